@@ -1,0 +1,241 @@
+#include "policy/decode.hpp"
+
+#include <span>
+#include <type_traits>
+
+#include "policy/fields.hpp"
+#include "policy/quote.hpp"
+#include "policy/suggest.hpp"
+#include "policy/units.hpp"
+
+namespace belljar::policy {
+namespace {
+
+template <class T>
+inline constexpr bool kIsOptional = false;
+template <class T>
+inline constexpr bool kIsOptional<std::optional<T>> = true;
+
+template <class Entry>
+inline constexpr bool kIsField = true;
+template <>
+inline constexpr bool kIsField<Reserved> = false;
+template <>
+inline constexpr bool kIsField<OfLayer> = false;
+
+template <class T>
+std::vector<std::string_view> known_keys() {
+  std::vector<std::string_view> keys;
+  const auto add = [&keys]<class Entry>(const Entry& entry) {
+    if constexpr (!std::is_same_v<Entry, Reserved>) keys.push_back(entry.key);
+  };
+  std::apply([&add](const auto&... entries) { (add(entries), ...); }, Fields<T>::kTable);
+  return keys;
+}
+
+/// Keys of the top level that people may add for tools of their own.
+template <class T>
+bool is_extension(std::string_view key) {
+  return std::is_same_v<T, Policy> && key.starts_with("x-");
+}
+
+// Reading one member.
+
+template <class Owner, class Value, class Form>
+void read_entry(Reader& reader, const Field<Owner, Value, Form>& field, const Member& member,
+                Owner& owner) {
+  const Reader::Scope scope(reader, member.key, field.example);
+  const bool leaf = member.value.kind != Node::Kind::kObject;
+  reader.set_origin(leaf ? member.value.place : member.key_place);
+  if (member.value.kind == Node::Kind::kNull) return;
+  if constexpr (kIsOptional<Value>) {
+    typename Value::value_type value{};
+    if (Form::read(reader, member.value, value)) owner.*field.member = std::move(value);
+  } else {
+    Form::read(reader, member.value, owner.*field.member);
+  }
+}
+
+template <class Owner>
+void read_entry(Reader& reader, const Reserved&, const Member& member, Owner&) {
+  const Reader::Scope scope(reader, member.key);
+  reader.error(member.key_place, std::string(kNotEnforced));
+}
+
+template <class Owner>
+void read_entry(Reader&, const OfLayer&, const Member&, Owner&) {}
+
+template <class T>
+void read_member(Reader& reader, const Member& member, T& out) {
+  const auto matches = [&](const auto& entry) {
+    if (entry.key != member.key) return false;
+    read_entry(reader, entry, member, out);
+    return true;
+  };
+  const bool known = std::apply([&](const auto&... entries) { return (matches(entries) || ...); },
+                                Fields<T>::kTable);
+  if (known || is_extension<T>(member.key)) return;
+  const Reader::Scope scope(reader, member.key);
+  reader.error(member.key_place, with_suggestion("unknown key", member.key, known_keys<T>()));
+}
+
+// Which members belong together.
+
+template <class T>
+Cases case_of(const Node&, const T&) {
+  return kAlways;
+}
+
+/// No case when the type is missing or wrong, which is an error already.
+Cases case_of(const Node& node, const Mount& mount) {
+  const Member* type = node.find("type");
+  if (type == nullptr || type->value.kind != Node::Kind::kString) return kNever;
+  for (const Choice<MountType>& choice : kChoices<MountType>) {
+    if (choice.name == type->value.text && !choice.reserved) return mount_case(mount.type);
+  }
+  return kNever;
+}
+
+/// ` for a mount of type "bind"`
+std::string case_text(const Node& node) {
+  const Member* type = node.find("type");
+  return type == nullptr ? "" : "a mount of type " + in_quotes(type->value.text);
+}
+
+void refuse_member(Reader& reader, const Node& node, const Member& member) {
+  const Reader::Scope scope(reader, member.key);
+  std::string message = in_quotes(member.key) + " does not apply to " + case_text(node);
+  // With the type from another text, the reader of the message cannot just delete the line.
+  const Place& type = node.find("type")->value.place;
+  if (type.source != member.key_place.source) {
+    message += ", which it is since " + reader.text_of(type) + "; null removes the member there";
+  }
+  reader.error(member.key_place, std::move(message));
+}
+
+template <class Entry>
+void check_case(Reader& reader, const Node& node, const Entry& entry, Cases cases) {
+  if constexpr (kIsField<Entry>) {
+    const Member* member = node.find(entry.key);
+    if (member != nullptr && cases != kNever && (entry.applies & cases) == 0) {
+      refuse_member(reader, node, *member);
+    }
+    const bool required = entry.required == kAlways || (entry.required & cases) != 0;
+    if (member == nullptr && required) {
+      const bool always = entry.required == kAlways;
+      reader.error(node.place, in_quotes(entry.key) + " is required" +
+                                   (always ? "" : " for " + case_text(node)));
+    }
+  }
+}
+
+// What must hold beyond single members.
+
+template <class T>
+void check_whole(Reader&, const Node&, T&) {}
+
+void check_whole(Reader& reader, const Node& node, Mount& mount) {
+  const Member* source = node.find("source");
+  if (mount.type != MountType::kBind) return;
+  if (node.find("readonly") == nullptr) mount.readonly = true;
+  if (source == nullptr || mount.source.empty()) return;
+  const Reader::Scope scope(reader, "source");
+  const Parsed<std::string> path = normalise_path(mount.source);
+  if (path) {
+    mount.source = *path;
+  } else {
+    reader.error(source->value.place, path.error());
+  }
+}
+
+void check_whole(Reader& reader, const Node& node, SyscallRule& rule) {
+  const Member* when = node.find("when");
+  const Member* otherwise = node.find("otherwise");
+  if (when != nullptr && otherwise == nullptr) {
+    reader.error(node.place, "\"otherwise\" is required beside \"when\"");
+  } else if (when == nullptr && otherwise != nullptr) {
+    const Reader::Scope scope(reader, "otherwise");
+    reader.error(otherwise->key_place, "means nothing without \"when\"");
+  } else if (otherwise != nullptr && node.find("action") != nullptr &&
+             rule.action == rule.otherwise) {
+    const Reader::Scope scope(reader, "otherwise");
+    reader.error(otherwise->value.place, "is the same as \"action\"");
+  }
+}
+
+void check_whole(Reader& reader, const Node& node, Filesystem& filesystem) {
+  const Member* mounts = node.find("mounts");
+  const Member* root = mounts == nullptr ? nullptr : mounts->value.find("/");
+  const auto mount = filesystem.mounts.find("/");
+  if (root == nullptr || mount == filesystem.mounts.end()) return;
+  if (case_of(root->value, mount->second) == kNever || mount->second.type == MountType::kBind) {
+    return;
+  }
+  const Reader::Scope outer(reader, "mounts");
+  const Reader::Scope inner(reader, "/");
+  reader.error(root->key_place, "only a bind can be mounted at \"/\"");
+}
+
+void check_whole(Reader& reader, const Node& node, Policy& policy) {
+  if (!policy.identity.hostname || policy.namespaces.uts == NamespaceMode::kNew) return;
+  const Member& hostname = *node.find("identity")->value.find("hostname");
+  const Member& uts = *node.find("namespaces")->value.find("uts");
+  const Reader::Scope outer(reader, "identity");
+  const Reader::Scope inner(reader, "hostname");
+  reader.error(hostname.value.place,
+               "would rename the host, because namespaces.uts is \"shared\" (" +
+                   reader.text_of(uts.value.place) + "); make it \"new\" or remove the host name");
+}
+
+}  // namespace
+
+template <class T>
+bool Section<T>::read(Reader& reader, const Node& node, T& out) {
+  if (node.kind != Node::Kind::kObject) {
+    return reader.expected(node, "an object such as " + std::string(Fields<T>::kExample));
+  }
+  for (const Member& member : node.members) read_member(reader, member, out);
+  if (!reader.merged()) return true;
+  const Cases cases = case_of(node, out);
+  std::apply([&](const auto&... entries) { (check_case(reader, node, entries, cases), ...); },
+             Fields<T>::kTable);
+  check_whole(reader, node, out);
+  return true;
+}
+
+bool RuleForm::read(Reader& reader, const Node& node, SyscallRule& out) {
+  if (node.kind == Node::Kind::kString) return ActionForm::read(reader, node, out.action);
+  if (node.kind != Node::Kind::kObject) {
+    return reader.expected(node, "an action such as \"EPERM\", or an object such as " +
+                                     std::string(Fields<SyscallRule>::kExample));
+  }
+  return Section<SyscallRule>::read(reader, node, out);
+}
+
+Policy decode(const Node& tree, Pass pass, const Sources& sources, Findings& findings) {
+  Reader reader(pass, sources, findings);
+  Policy policy;
+  Section<Policy>::read(reader, tree, policy);
+  policy.origins = reader.take_origins();
+  return policy;
+}
+
+void normalise_targets(Node& tree, const Sources& sources, Findings& findings) {
+  Member* filesystem = tree.find("filesystem");
+  if (filesystem == nullptr) return;
+  for (const std::string_view name : {"hide", "mask", "mounts"}) {
+    Member* map = filesystem->value.find(name);
+    if (map == nullptr || map->value.kind != Node::Kind::kObject) continue;
+    for (Member& member : map->value.members) {
+      if (Parsed<std::string> path = normalise_path(member.key)) member.key = std::move(*path);
+    }
+    const std::string path = member_path("filesystem", name);
+    for (const DuplicateMember& duplicate : sort_members(map->value)) {
+      findings.push_back(
+          {duplicate.member.key_place, member_path(path, duplicate.member.key),
+           "the same target twice; first at " + locate(sources, duplicate.first).text()});
+    }
+  }
+}
+
+}  // namespace belljar::policy

@@ -1,0 +1,276 @@
+// The table of fields: every key that a policy may hold, where its value goes, how it is written,
+// and what it means. The decoder walks it, and so will the JSON Schema, so the two cannot disagree.
+#pragma once
+
+#include <string_view>
+#include <tuple>
+
+#include "policy/forms.hpp"
+#include "policy/policy.hpp"
+
+namespace belljar::policy {
+
+/// Which kinds of an object a field belongs to, one bit a kind. Objects of one kind only use
+/// kAlways.
+using Cases = unsigned;
+inline constexpr Cases kAlways = ~0U;
+inline constexpr Cases kNever = 0;
+
+/// A key whose value is decoded into `member`.
+template <class Owner, class Value, class Form>
+struct Field {
+  std::string_view key;
+  Value Owner::*member;
+  Form form;
+  std::string_view description;
+  std::string_view example;
+  Cases applies = kAlways;
+  Cases required = kNever;
+};
+
+/// A key of the design that this version would not enforce, and refuses.
+struct Reserved {
+  std::string_view key;
+  std::string_view description;
+};
+
+/// A key that is dealt with before layers are merged (policy/layer_stack.cpp).
+struct OfLayer {
+  std::string_view key;
+  std::string_view description;
+  std::string_view example;
+};
+
+template <class Owner, class Value, class Form>
+constexpr Field<Owner, Value, Form> field(std::string_view key, Value Owner::*member, Form form,
+                                          std::string_view description, std::string_view example,
+                                          Cases applies = kAlways, Cases required = kNever) {
+  return {key, member, form, description, example, applies, required};
+}
+
+template <class T>
+struct Fields;
+
+template <>
+struct Fields<Identity> {
+  static constexpr std::string_view kExample = R"({"uid": "caller", "umask": "022"})";
+  static constexpr auto kTable = std::tuple{
+      field("uid", &Identity::uid, IdForm{}, "User id outside the sandbox.", R"("caller")"),
+      field("gid", &Identity::gid, IdForm{}, "Group id outside the sandbox.", R"("caller")"),
+      field("inside_uid", &Identity::inside_uid, IdNumber{},
+            "User id inside; the same number as outside when absent.", "1000"),
+      field("inside_gid", &Identity::inside_gid, IdNumber{},
+            "Group id inside; the same number as outside when absent.", "1000"),
+      field("groups", &Identity::groups, SetOf<IdNumber>{},
+            "Supplementary groups, outside numbers; none when empty.", "[100]"),
+      field("hostname", &Identity::hostname, Hostname{}, "Host name inside; needs a new uts.",
+            R"("sandbox")"),
+      field("umask", &Identity::umask, Umask{}, "File mode creation mask.", R"("022")"),
+      field("enforce", &Identity::enforce, OneOf<Enforce>{},
+            "Whether groups that cannot be dropped refuse the launch.", R"("require")")};
+};
+
+template <>
+struct Fields<Namespaces> {
+  static constexpr std::string_view kExample = R"({"cgroup": "shared"})";
+  using Mode = OneOf<NamespaceMode>;
+  static constexpr auto kTable = std::tuple{
+      field("user", &Namespaces::user, Mode{}, "User namespace.", R"("new")"),
+      field("mount", &Namespaces::mount, Mode{}, "Mount namespace.", R"("new")"),
+      field("pid", &Namespaces::pid, Mode{}, "Process namespace.", R"("new")"),
+      field("ipc", &Namespaces::ipc, Mode{}, "System V IPC and POSIX queues.", R"("new")"),
+      field("uts", &Namespaces::uts, Mode{}, "Host name.", R"("new")"),
+      field("cgroup", &Namespaces::cgroup, Mode{}, "View of the cgroup tree.", R"("new")"),
+      field("nested_user", &Namespaces::nested_user, Boolean{},
+            "May programs inside create user namespaces of their own?", "false"),
+      Reserved{"time", "Boot and monotonic clocks."}};
+};
+
+constexpr Cases mount_case(MountType type) { return 1U << static_cast<unsigned>(type); }
+
+template <>
+struct Fields<Mount> {
+  static constexpr std::string_view kExample = R"({"type": "tmpfs", "size": "64MiB"})";
+  static constexpr Cases kBind = mount_case(MountType::kBind);
+  static constexpr Cases kTmpfs = mount_case(MountType::kTmpfs);
+  static constexpr Cases kProc = mount_case(MountType::kProc);
+  static constexpr Cases kDev = mount_case(MountType::kDev);
+  static constexpr Cases kFile = mount_case(MountType::kFile);
+  static constexpr Cases kDir = mount_case(MountType::kDir);
+  static constexpr Cases kSymlink = mount_case(MountType::kSymlink);
+  static constexpr auto kTable = std::tuple{
+      field("type", &Mount::type, OneOf<MountType>{}, "What is mounted or created.", R"("bind")",
+            kAlways, kAlways),
+      field("source", &Mount::source, MountSource{},
+            "bind: the host's path. symlink: what the link says.", R"("/usr")", kBind | kSymlink,
+            kBind | kSymlink),
+      field("content", &Mount::content, Text{}, "The file's content.", R"("hello\n")", kFile,
+            kFile),
+      field("size", &Mount::size, MountSize{}, "Most bytes that it may hold.", R"("64MiB")",
+            kTmpfs | kDev),
+      field("inodes", &Mount::inodes, InodeCount{}, "Most files that it may hold.", "10000",
+            kTmpfs | kDev),
+      field("mode", &Mount::mode, FileMode{}, "Permission bits.", R"("1777")",
+            kTmpfs | kFile | kDir),
+      field("subset", &Mount::subset, OneOf<ProcSubset>{}, "Processes only, or all of /proc.",
+            R"("pid")", kProc),
+      field("hidepid", &Mount::hidepid, OneOf<HidePid>{}, "Who sees the processes of others.",
+            R"("invisible")", kProc),
+      field("readonly", &Mount::readonly, Boolean{}, "No writing. A bind's default is true.",
+            "true", kBind | kTmpfs | kProc),
+      field("nosuid", &Mount::nosuid, Boolean{}, "No set-user-id programs.", "true",
+            kBind | kTmpfs),
+      field("nodev", &Mount::nodev, Boolean{}, "No device files.", "true", kBind | kTmpfs),
+      field("noexec", &Mount::noexec, Boolean{}, "No programs.", "true", kBind | kTmpfs),
+      field("optional", &Mount::optional, Boolean{}, "No error when the source does not exist.",
+            "true", kBind),
+      field("enforce", &Mount::enforce, OneOf<Enforce>{},
+            "Whether a weaker /proc may stand in when the kernel refuses this one.", R"("require")",
+            kProc)};
+};
+
+template <>
+struct Fields<Workspace> {
+  static constexpr std::string_view kExample = R"({"path": "."})";
+  static constexpr auto kTable =
+      std::tuple{field("path", &Workspace::path, WorkspacePath{},
+                       "A host directory, seen at the same path; \".\" is the current one.",
+                       R"(".")", kAlways, kAlways),
+                 field("readonly", &Workspace::readonly, Boolean{}, "No writing.", "false")};
+};
+
+template <>
+struct Fields<Filesystem> {
+  static constexpr std::string_view kExample = R"({"root": "host", "home": "private"})";
+  static constexpr auto kTable = std::tuple{
+      field("root", &Filesystem::root, OneOf<RootKind>{},
+            "The host's directories, read-only, or nothing but the mounts.", R"("empty")"),
+      field("hide", &Filesystem::hide, MapOf<HiddenDirectory, Reason>{},
+            "Top-level directories of the host that are not there, and why.",
+            R"({"/srv": "data of services"})"),
+      field("mounts", &Filesystem::mounts, MapOf<MountTarget, Section<Mount>>{},
+            "What is where, by target.", R"({"/tmp": {"type": "tmpfs", "size": "64MiB"}})"),
+      field("mask", &Filesystem::mask, MapOf<MaskTarget, Reason>{},
+            "Paths whose content cannot be seen, and why.", R"({"/etc/shadow": "hashes"})"),
+      field("toolchains", &Filesystem::toolchains, Boolean{},
+            "Show, read-only, what PATH names below the caller's home.", "true"),
+      field("workspace", &Filesystem::workspace, Section<Workspace>{},
+            "The directory that the work is about.", R"({"path": "."})"),
+      field("home", &Filesystem::home, HomeForm{}, "Where HOME is.", R"("private")")};
+};
+
+template <>
+struct Fields<Network> {
+  static constexpr std::string_view kExample = R"({"mode": "none"})";
+  static constexpr auto kTable = std::tuple{
+      field("mode", &Network::mode, OneOf<NetworkMode>{}, "Which network is seen.", R"("none")"),
+      Reserved{"dns", "Name servers."}, Reserved{"publish", "Ports that the host can reach."},
+      Reserved{"allow", "Destinations that can be reached."},
+      Reserved{"deny", "Destinations that cannot be reached."}};
+};
+
+template <>
+struct Fields<SyscallRule> {
+  static constexpr std::string_view kExample =
+      R"({"action": "allow", "when": [{"arg0": {"==": "AF_UNIX"}}], "otherwise": "EPERM"})";
+  static constexpr auto kTable = std::tuple{
+      field("action", &SyscallRule::action, ActionForm{}, "The verdict.", R"("EPERM")", kAlways,
+            kAlways),
+      field("when", &SyscallRule::when, Alternatives{},
+            "The verdict applies when any of these holds; in each, all comparisons must.",
+            R"([{"arg0": {"==": "AF_UNIX"}}])"),
+      field("otherwise", &SyscallRule::otherwise, ActionForm{}, "The verdict when none holds.",
+            R"("EPERM")")};
+};
+
+template <>
+struct Fields<Syscalls> {
+  static constexpr std::string_view kExample = R"({"base": "agent@1"})";
+  static constexpr auto kTable = std::tuple{
+      field("base", &Syscalls::base, OneOf<SyscallBase>{}, "A built-in set of verdicts.",
+            R"("agent@1")"),
+      field("default", &Syscalls::default_action, ActionForm{},
+            "The verdict on calls without a rule; the base's own when absent.", R"("EPERM")"),
+      field("rules", &Syscalls::rules, MapOf<SyscallName, RuleForm>{},
+            "Verdicts by system call; each replaces the base's.", R"({"ptrace": "EPERM"})")};
+};
+
+template <>
+struct Fields<Limits> {
+  static constexpr std::string_view kExample = R"({"wall_time": "30s"})";
+  static constexpr auto kTable = std::tuple{
+      field("wall_time", &Limits::wall_time, WallTime{}, "Longest time from start to end.",
+            R"("30s")"),
+      field("rlimits", &Limits::rlimits, Rlimits{}, "Limits of each process, soft and hard.",
+            R"({"nofile": 256, "as": "2GiB", "cpu": "60s"})"),
+      Reserved{"cpu_time", "Processor time of all processes together."},
+      Reserved{"output", "Bytes of output."},
+      Reserved{"disk", "Bytes in the workspace."},
+      Reserved{"cpus", "Processors."},
+      Reserved{"memory", "Memory of all processes together."},
+      Reserved{"swap", "Swap of all processes together."},
+      Reserved{"processes", "Number of processes."}};
+};
+
+template <>
+struct Fields<Environment> {
+  static constexpr std::string_view kExample = R"({"pass": ["PATH"], "set": {"LANG": "C"}})";
+  static constexpr auto kTable =
+      std::tuple{field("pass", &Environment::pass, ListOf<EnvironmentGlob>{},
+                       "Names or patterns taken from the caller.", R"(["PATH", "LC_*"])"),
+                 field("deny", &Environment::deny, ListOf<EnvironmentGlob>{},
+                       "Patterns that are not taken, whatever `pass` says.", R"(["*TOKEN*"])"),
+                 field("set", &Environment::set, MapOf<EnvironmentName, Text>{},
+                       "Variables with values.", R"({"LANG": "C.UTF-8"})")};
+};
+
+template <>
+struct Fields<Io> {
+  static constexpr std::string_view kExample = R"({"stdin": "null"})";
+  static constexpr auto kTable = std::tuple{
+      field("stdin", &Io::standard_input, OneOf<Stdio>{}, "Standard input.", R"("inherit")"),
+      field("stdout", &Io::standard_output, OneOf<Stdio>{}, "Standard output.", R"("inherit")"),
+      field("stderr", &Io::standard_error, OneOf<Stdio>{}, "Standard error.", R"("inherit")"),
+      field("keep", &Io::keep, SetOf<DescriptorNumber>{},
+            "Descriptors that stay open; all others are closed.", "[3]"),
+      Reserved{"tty", "A terminal of its own."}};
+};
+
+template <>
+struct Fields<Policy> {
+  static constexpr std::string_view kExample = R"({"version": 1})";
+  static constexpr auto kTable = std::tuple{
+      OfLayer{"$schema", "Names the schema, for editors.", R"("policy-1.schema.json")"},
+      OfLayer{"version", "The version of this format.", "1"},
+      OfLayer{"extends", "Presets that this policy builds on, lowest first.",
+              R"(["builtin:agent@1"])"},
+      field("name", &Policy::name, Text{}, "A name for records and messages.", R"("builds")"),
+      field("description", &Policy::description, Text{}, "What the policy is for.",
+            R"("Compilers, without a network.")"),
+      field("identity", &Policy::identity, Section<Identity>{}, "Who the programs run as.",
+            Fields<Identity>::kExample),
+      field("namespaces", &Policy::namespaces, Section<Namespaces>{},
+            "Which views of the system are separate.", Fields<Namespaces>::kExample),
+      field("filesystem", &Policy::filesystem, Section<Filesystem>{}, "What files there are.",
+            Fields<Filesystem>::kExample),
+      field("network", &Policy::network, Section<Network>{}, "What can be reached.",
+            Fields<Network>::kExample),
+      field("syscalls", &Policy::syscalls, Section<Syscalls>{}, "Which system calls work.",
+            Fields<Syscalls>::kExample),
+      field("capabilities", &Policy::capabilities, SetOf<CapabilityName>{},
+            "Capabilities inside; none by default, for root too.", R"(["NET_BIND_SERVICE"])"),
+      field("limits", &Policy::limits, Section<Limits>{}, "How much may be used.",
+            Fields<Limits>::kExample),
+      field("env", &Policy::env, Section<Environment>{}, "Environment variables; none by default.",
+            Fields<Environment>::kExample),
+      field("io", &Policy::io, Section<Io>{}, "Standard streams and descriptors.",
+            Fields<Io>::kExample),
+      Reserved{"vars", "Typed variables."},
+      Reserved{"final", "Paths that a child may only tighten."},
+      Reserved{"kind", "What sort of policy this is."},
+      Reserved{"landlock", "Landlock rules."},
+      Reserved{"report", "What the record holds."},
+      Reserved{"tests", "Probes that must hold."}};
+};
+
+}  // namespace belljar::policy

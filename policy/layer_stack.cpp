@@ -1,0 +1,255 @@
+#include "policy/layer_stack.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "policy/decode.hpp"
+#include "policy/digest.hpp"
+#include "policy/merge.hpp"
+#include "policy/quote.hpp"
+#include "policy/setting.hpp"
+#include "policy/suggest.hpp"
+
+namespace belljar::policy {
+namespace {
+
+constexpr std::string_view kBuiltin = "builtin:";
+constexpr std::uint64_t kVersion = 1;
+constexpr std::size_t kDeepestExtends = 8;
+constexpr std::size_t kMostExtends = 16;
+
+std::string unknown_preset(std::string_view name) {
+  const std::vector<std::string> names = preset_names();
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const std::string what = "there is no preset " + in_quotes(name);
+  if (const std::string_view near = nearest(name, known); !near.empty()) {
+    return what + "; did you mean \"builtin:" + std::string(near) + "\"?";
+  }
+  return with_suggestion(what, name, known);
+}
+
+/// The effective tree without what speaks about its text only.
+Node effective(Node tree) {
+  std::erase_if(tree.members, [](const Member& member) {
+    return member.key == "$schema" || member.key == "extends" || member.key.starts_with("x-");
+  });
+  return tree;
+}
+
+}  // namespace
+
+Node LayerStack::empty_object() {
+  Node node;
+  node.kind = Node::Kind::kObject;
+  return node;
+}
+
+int LayerStack::add_source(std::string_view label) {
+  sources_.push_back({std::string(label), 0});
+  return static_cast<int>(sources_.size()) - 1;
+}
+
+void LayerStack::report(const Place& place, std::string_view path, std::string message) {
+  findings_.push_back({place, std::string(path), std::move(message)});
+}
+
+void LayerStack::push_failure(std::string_view label, std::string_view message) {
+  const int source = add_source(label);
+  sources_.back().rank = next_rank_++;
+  top_text_ = source;
+  complete_ = false;
+  report({source, 0, 0}, {}, std::string(message));
+}
+
+void LayerStack::push_text(std::string_view text, std::string_view label, Comments comments) {
+  read_text(text, label, comments, Origin::kOther);
+}
+
+void LayerStack::push_preset(std::string_view name) {
+  const std::string label = std::string(kBuiltin) + std::string(name);
+  const std::string_view text = presets_(name);
+  if (text.empty()) return push_failure(label, unknown_preset(name));
+  chain_.push_back(label);
+  read_text(text, label, Comments::kRefused, Origin::kPreset);
+  chain_.pop_back();
+}
+
+void LayerStack::read_text(std::string_view text, std::string_view label, Comments comments,
+                           Origin origin) {
+  const int source = add_source(label);
+  std::optional<Node> tree = parse_json(text, source, comments, findings_);
+  if (tree && tree->kind != Node::Kind::kObject) {
+    report(tree->place, {},
+           "expected an object such as {\"version\": 1}, got " + found_text(*tree));
+    tree.reset();
+  }
+  if (tree && !check_version(*tree)) tree.reset();
+  if (tree) {
+    if (const Member* extends = tree->find("extends")) push_extended(extends->value);
+  }
+  sources_[static_cast<std::size_t>(source)].rank = next_rank_++;
+  top_text_ = source;
+  if (tree) {
+    push_tree(std::move(*tree), origin);
+  } else {
+    complete_ = false;
+  }
+}
+
+/// False when the text is written for another version, whose keys would be judged wrongly.
+bool LayerStack::check_version(const Node& tree) {
+  const Member* version = tree.find("version");
+  const std::string reads = "this belljar reads version " + std::to_string(kVersion);
+  if (version == nullptr || version->value.kind == Node::Kind::kNull) {
+    report(tree.place, {}, "\"version\" is required; " + reads);
+    return true;
+  }
+  const Node& value = version->value;
+  if (value.kind != Node::Kind::kUnsigned) {
+    report(value.place, "version", "expected the number 1, got " + found_text(value));
+    return true;
+  }
+  if (value.number == kVersion) return true;
+  report(value.place, "version",
+         "version " + std::to_string(value.number) + " is unknown; " + reads);
+  return false;
+}
+
+void LayerStack::push_extended(const Node& extends) {
+  if (extends.kind == Node::Kind::kNull) return;
+  if (extends.kind != Node::Kind::kArray) {
+    return report(extends.place, "extends",
+                  "expected an array such as [\"builtin:agent@1\"], got " + found_text(extends));
+  }
+  if (extends.elements.size() > kMostExtends) {
+    return report(extends.place, "extends",
+                  "more than " + std::to_string(kMostExtends) + " policies");
+  }
+  for (std::size_t i = 0; i < extends.elements.size(); ++i) {
+    push_extended_name(extends.elements[i], "extends[" + std::to_string(i) + "]");
+  }
+}
+
+void LayerStack::push_extended_name(const Node& name, std::string_view path) {
+  const auto refuse = [&](std::string message) {
+    complete_ = false;
+    report(name.place, path, std::move(message));
+  };
+  if (name.kind != Node::Kind::kString) {
+    return refuse("expected a preset such as \"builtin:agent@1\", got " + found_text(name));
+  }
+  if (!name.text.starts_with(kBuiltin)) {
+    return refuse(
+        "only presets such as \"builtin:agent@1\" can be extended by this version of "
+        "belljar, got the string " +
+        in_quotes(name.text));
+  }
+  if (const auto begin = std::find(chain_.begin(), chain_.end(), name.text);
+      begin != chain_.end()) {
+    std::string cycle;
+    for (auto link = begin; link != chain_.end(); ++link) cycle += *link + " -> ";
+    return refuse("extends itself: " + cycle + name.text);
+  }
+  if (chain_.size() == kDeepestExtends) {
+    return refuse("extends more than " + std::to_string(kDeepestExtends) + " levels deep");
+  }
+  const std::string_view preset = std::string_view(name.text).substr(kBuiltin.size());
+  if (presets_(preset).empty()) return refuse(unknown_preset(preset));
+  push_preset(preset);
+}
+
+void LayerStack::push_tree(Node tree, Origin origin) {
+  normalise_targets(tree, sources_, findings_);
+  // The presets are checked by tests, not at every launch.
+  if (origin != Origin::kPreset) (void)decode(tree, Pass::kLayer, sources_, findings_);
+  merge(merged_, std::move(tree));
+}
+
+void LayerStack::push_setting(std::string_view path, std::string_view value,
+                              std::string_view label) {
+  const int source = add_source(label);
+  sources_.back().rank = next_rank_++;
+  const Place place{source, 0, 0};
+  const Parsed<std::vector<std::string>> keys = parse_setting_path(path);
+  if (!keys) return report(place, {}, keys.error());
+  if (keys->front() == "extends") {
+    return report(place, "extends", "belongs into a file; name another policy instead");
+  }
+  std::optional<Node> node = parse_setting_value(value, source, findings_);
+  if (!node) return;
+  Node tree = wrap_setting(*keys, std::move(*node));
+  if (const Member* version = tree.find("version")) {
+    if (version->value.kind != Node::Kind::kNull && !check_version(tree)) return;
+  }
+  normalise_targets(tree, sources_, findings_);
+  if (goes_through_scalar(tree, keys->size())) return;
+  (void)decode(tree, Pass::kLayer, sources_, findings_);
+  merge(merged_, std::move(tree));
+}
+
+/// A setting adds to objects. Where its path meets a plain value it would have to throw that away.
+bool LayerStack::goes_through_scalar(const Node& setting, std::size_t depth) {
+  const Node* below = &merged_;
+  const Node* over = &setting;
+  std::string path;
+  for (std::size_t i = 0; i + 1 < depth; ++i) {
+    const Member& step = over->members.front();
+    const Member* member = below->find(step.key);
+    append_member(path, step.key);
+    if (member == nullptr) return false;
+    if (member->value.kind != Node::Kind::kObject) {
+      report(step.key_place, path,
+             "is " + found_text(member->value) + " (" +
+                 locate(sources_, member->value.place).text() + "), which has no members to set");
+      return true;
+    }
+    below = &member->value;
+    over = &step.value;
+  }
+  return false;
+}
+
+/// The name of the highest file or preset, without directories.
+std::string LayerStack::default_name() const {
+  if (top_text_ < 0) return {};
+  const std::string& label = sources_[static_cast<std::size_t>(top_text_)].label;
+  if (label.starts_with(kBuiltin)) return label.substr(kBuiltin.size());
+  const std::size_t slash = label.rfind('/');
+  return slash == std::string::npos ? label : label.substr(slash + 1);
+}
+
+Diagnostics LayerStack::take_diagnostics() {
+  const auto order = [this](const Finding& finding) {
+    const int rank = sources_[static_cast<std::size_t>(finding.place.source)].rank;
+    return std::tuple(rank, finding.place.line, finding.place.column);
+  };
+  std::stable_sort(findings_.begin(), findings_.end(), [&](const Finding& a, const Finding& b) {
+    return std::tuple_cat(order(a), std::tie(a.path, a.message)) <
+           std::tuple_cat(order(b), std::tie(b.path, b.message));
+  });
+  const bool cut = findings_.size() >= kMostFindings;
+  // A layer's mistake is found again in the effective policy.
+  findings_.erase(std::unique(findings_.begin(), findings_.end()), findings_.end());
+  Diagnostics diagnostics;
+  for (Finding& finding : findings_) {
+    diagnostics.push_back(
+        {locate(sources_, finding.place), std::move(finding.path), std::move(finding.message)});
+  }
+  if (cut)
+    diagnostics.push_back({diagnostics.back().where, {}, "too many errors; there may be more"});
+  return diagnostics;
+}
+
+tl::expected<Policy, Diagnostics> LayerStack::resolve() && {
+  if (top_text_ < 0) push_failure("policy", "no policy was given; name a file or a preset");
+  const Node tree = effective(std::move(merged_));
+  Policy policy;
+  if (complete_) policy = decode(tree, Pass::kMerged, sources_, findings_);
+  if (!findings_.empty()) return tl::unexpected(take_diagnostics());
+  if (policy.name.empty()) policy.name = default_name();
+  append_json(policy.canonical, tree);
+  policy.digest = sha256_digest(policy.canonical);
+  return policy;
+}
+
+}  // namespace belljar::policy

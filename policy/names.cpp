@@ -1,0 +1,308 @@
+#include "policy/names.hpp"
+
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/sched.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <cerrno>
+#include <vector>
+
+#include "policy/quote.hpp"
+#include "policy/suggest.hpp"
+
+namespace belljar::policy {
+namespace {
+
+constexpr NamedNumber named(std::string_view name, std::uint64_t number) { return {name, number}; }
+
+// The number comes from the kernel's headers, so no table can disagree with them.
+#define BELLJAR_NAME(name) named(#name, name)
+
+constexpr NamedNumber kErrnoNames[] = {
+    BELLJAR_NAME(E2BIG),
+    BELLJAR_NAME(EACCES),
+    BELLJAR_NAME(EADDRINUSE),
+    BELLJAR_NAME(EADDRNOTAVAIL),
+    BELLJAR_NAME(EADV),
+    BELLJAR_NAME(EAFNOSUPPORT),
+    BELLJAR_NAME(EAGAIN),
+    BELLJAR_NAME(EALREADY),
+    BELLJAR_NAME(EBADE),
+    BELLJAR_NAME(EBADF),
+    BELLJAR_NAME(EBADFD),
+    BELLJAR_NAME(EBADMSG),
+    BELLJAR_NAME(EBADR),
+    BELLJAR_NAME(EBADRQC),
+    BELLJAR_NAME(EBADSLT),
+    BELLJAR_NAME(EBFONT),
+    BELLJAR_NAME(EBUSY),
+    BELLJAR_NAME(ECANCELED),
+    BELLJAR_NAME(ECHILD),
+    BELLJAR_NAME(ECHRNG),
+    BELLJAR_NAME(ECOMM),
+    BELLJAR_NAME(ECONNABORTED),
+    BELLJAR_NAME(ECONNREFUSED),
+    BELLJAR_NAME(ECONNRESET),
+    BELLJAR_NAME(EDEADLK),
+    BELLJAR_NAME(EDEADLOCK),
+    BELLJAR_NAME(EDESTADDRREQ),
+    BELLJAR_NAME(EDOM),
+    BELLJAR_NAME(EDOTDOT),
+    BELLJAR_NAME(EDQUOT),
+    BELLJAR_NAME(EEXIST),
+    BELLJAR_NAME(EFAULT),
+    BELLJAR_NAME(EFBIG),
+    BELLJAR_NAME(EHOSTDOWN),
+    BELLJAR_NAME(EHOSTUNREACH),
+    BELLJAR_NAME(EHWPOISON),
+    BELLJAR_NAME(EIDRM),
+    BELLJAR_NAME(EILSEQ),
+    BELLJAR_NAME(EINPROGRESS),
+    BELLJAR_NAME(EINTR),
+    BELLJAR_NAME(EINVAL),
+    BELLJAR_NAME(EIO),
+    BELLJAR_NAME(EISCONN),
+    BELLJAR_NAME(EISDIR),
+    BELLJAR_NAME(EISNAM),
+    BELLJAR_NAME(EKEYEXPIRED),
+    BELLJAR_NAME(EKEYREJECTED),
+    BELLJAR_NAME(EKEYREVOKED),
+    BELLJAR_NAME(EL2HLT),
+    BELLJAR_NAME(EL2NSYNC),
+    BELLJAR_NAME(EL3HLT),
+    BELLJAR_NAME(EL3RST),
+    BELLJAR_NAME(ELIBACC),
+    BELLJAR_NAME(ELIBBAD),
+    BELLJAR_NAME(ELIBEXEC),
+    BELLJAR_NAME(ELIBMAX),
+    BELLJAR_NAME(ELIBSCN),
+    BELLJAR_NAME(ELNRNG),
+    BELLJAR_NAME(ELOOP),
+    BELLJAR_NAME(EMEDIUMTYPE),
+    BELLJAR_NAME(EMFILE),
+    BELLJAR_NAME(EMLINK),
+    BELLJAR_NAME(EMSGSIZE),
+    BELLJAR_NAME(EMULTIHOP),
+    BELLJAR_NAME(ENAMETOOLONG),
+    BELLJAR_NAME(ENAVAIL),
+    BELLJAR_NAME(ENETDOWN),
+    BELLJAR_NAME(ENETRESET),
+    BELLJAR_NAME(ENETUNREACH),
+    BELLJAR_NAME(ENFILE),
+    BELLJAR_NAME(ENOANO),
+    BELLJAR_NAME(ENOBUFS),
+    BELLJAR_NAME(ENOCSI),
+    BELLJAR_NAME(ENODATA),
+    BELLJAR_NAME(ENODEV),
+    BELLJAR_NAME(ENOENT),
+    BELLJAR_NAME(ENOEXEC),
+    BELLJAR_NAME(ENOKEY),
+    BELLJAR_NAME(ENOLCK),
+    BELLJAR_NAME(ENOLINK),
+    BELLJAR_NAME(ENOMEDIUM),
+    BELLJAR_NAME(ENOMEM),
+    BELLJAR_NAME(ENOMSG),
+    BELLJAR_NAME(ENONET),
+    BELLJAR_NAME(ENOPKG),
+    BELLJAR_NAME(ENOPROTOOPT),
+    BELLJAR_NAME(ENOSPC),
+    BELLJAR_NAME(ENOSR),
+    BELLJAR_NAME(ENOSTR),
+    BELLJAR_NAME(ENOSYS),
+    BELLJAR_NAME(ENOTBLK),
+    BELLJAR_NAME(ENOTCONN),
+    BELLJAR_NAME(ENOTDIR),
+    BELLJAR_NAME(ENOTEMPTY),
+    BELLJAR_NAME(ENOTNAM),
+    BELLJAR_NAME(ENOTRECOVERABLE),
+    BELLJAR_NAME(ENOTSOCK),
+    BELLJAR_NAME(ENOTSUP),
+    BELLJAR_NAME(ENOTTY),
+    BELLJAR_NAME(ENOTUNIQ),
+    BELLJAR_NAME(ENXIO),
+    BELLJAR_NAME(EOPNOTSUPP),
+    BELLJAR_NAME(EOVERFLOW),
+    BELLJAR_NAME(EOWNERDEAD),
+    BELLJAR_NAME(EPERM),
+    BELLJAR_NAME(EPFNOSUPPORT),
+    BELLJAR_NAME(EPIPE),
+    BELLJAR_NAME(EPROTO),
+    BELLJAR_NAME(EPROTONOSUPPORT),
+    BELLJAR_NAME(EPROTOTYPE),
+    BELLJAR_NAME(ERANGE),
+    BELLJAR_NAME(EREMCHG),
+    BELLJAR_NAME(EREMOTE),
+    BELLJAR_NAME(EREMOTEIO),
+    BELLJAR_NAME(ERESTART),
+    BELLJAR_NAME(ERFKILL),
+    BELLJAR_NAME(EROFS),
+    BELLJAR_NAME(ESHUTDOWN),
+    BELLJAR_NAME(ESOCKTNOSUPPORT),
+    BELLJAR_NAME(ESPIPE),
+    BELLJAR_NAME(ESRCH),
+    BELLJAR_NAME(ESRMNT),
+    BELLJAR_NAME(ESTALE),
+    BELLJAR_NAME(ESTRPIPE),
+    BELLJAR_NAME(ETIME),
+    BELLJAR_NAME(ETIMEDOUT),
+    BELLJAR_NAME(ETOOMANYREFS),
+    BELLJAR_NAME(ETXTBSY),
+    BELLJAR_NAME(EUCLEAN),
+    BELLJAR_NAME(EUNATCH),
+    BELLJAR_NAME(EUSERS),
+    BELLJAR_NAME(EWOULDBLOCK),
+    BELLJAR_NAME(EXDEV),
+    BELLJAR_NAME(EXFULL),
+};
+
+constexpr NamedNumber kCapabilityNames[] = {
+    BELLJAR_NAME(CAP_CHOWN),
+    BELLJAR_NAME(CAP_DAC_OVERRIDE),
+    BELLJAR_NAME(CAP_DAC_READ_SEARCH),
+    BELLJAR_NAME(CAP_FOWNER),
+    BELLJAR_NAME(CAP_FSETID),
+    BELLJAR_NAME(CAP_KILL),
+    BELLJAR_NAME(CAP_SETGID),
+    BELLJAR_NAME(CAP_SETUID),
+    BELLJAR_NAME(CAP_SETPCAP),
+    BELLJAR_NAME(CAP_LINUX_IMMUTABLE),
+    BELLJAR_NAME(CAP_NET_BIND_SERVICE),
+    BELLJAR_NAME(CAP_NET_BROADCAST),
+    BELLJAR_NAME(CAP_NET_ADMIN),
+    BELLJAR_NAME(CAP_NET_RAW),
+    BELLJAR_NAME(CAP_IPC_LOCK),
+    BELLJAR_NAME(CAP_IPC_OWNER),
+    BELLJAR_NAME(CAP_SYS_MODULE),
+    BELLJAR_NAME(CAP_SYS_RAWIO),
+    BELLJAR_NAME(CAP_SYS_CHROOT),
+    BELLJAR_NAME(CAP_SYS_PTRACE),
+    BELLJAR_NAME(CAP_SYS_PACCT),
+    BELLJAR_NAME(CAP_SYS_ADMIN),
+    BELLJAR_NAME(CAP_SYS_BOOT),
+    BELLJAR_NAME(CAP_SYS_NICE),
+    BELLJAR_NAME(CAP_SYS_RESOURCE),
+    BELLJAR_NAME(CAP_SYS_TIME),
+    BELLJAR_NAME(CAP_SYS_TTY_CONFIG),
+    BELLJAR_NAME(CAP_MKNOD),
+    BELLJAR_NAME(CAP_LEASE),
+    BELLJAR_NAME(CAP_AUDIT_WRITE),
+    BELLJAR_NAME(CAP_AUDIT_CONTROL),
+    BELLJAR_NAME(CAP_SETFCAP),
+    BELLJAR_NAME(CAP_MAC_OVERRIDE),
+    BELLJAR_NAME(CAP_MAC_ADMIN),
+    BELLJAR_NAME(CAP_SYSLOG),
+    BELLJAR_NAME(CAP_WAKE_ALARM),
+    BELLJAR_NAME(CAP_BLOCK_SUSPEND),
+    BELLJAR_NAME(CAP_AUDIT_READ),
+    BELLJAR_NAME(CAP_PERFMON),
+    BELLJAR_NAME(CAP_BPF),
+    BELLJAR_NAME(CAP_CHECKPOINT_RESTORE),
+};
+static_assert(std::size(kCapabilityNames) == CAP_LAST_CAP + 1);
+
+constexpr NamedNumber kArgumentNames[] = {
+    BELLJAR_NAME(AF_UNSPEC),
+    BELLJAR_NAME(AF_UNIX),
+    BELLJAR_NAME(AF_LOCAL),
+    BELLJAR_NAME(AF_INET),
+    BELLJAR_NAME(AF_INET6),
+    BELLJAR_NAME(AF_NETLINK),
+    BELLJAR_NAME(AF_PACKET),
+    BELLJAR_NAME(AF_ALG),
+    BELLJAR_NAME(AF_VSOCK),
+    BELLJAR_NAME(AF_BLUETOOTH),
+    BELLJAR_NAME(AF_CAN),
+    BELLJAR_NAME(AF_TIPC),
+    BELLJAR_NAME(AF_XDP),
+    BELLJAR_NAME(SOCK_STREAM),
+    BELLJAR_NAME(SOCK_DGRAM),
+    BELLJAR_NAME(SOCK_RAW),
+    BELLJAR_NAME(SOCK_SEQPACKET),
+    BELLJAR_NAME(SOCK_NONBLOCK),
+    BELLJAR_NAME(SOCK_CLOEXEC),
+    BELLJAR_NAME(CLONE_NEWNS),
+    BELLJAR_NAME(CLONE_NEWCGROUP),
+    BELLJAR_NAME(CLONE_NEWUTS),
+    BELLJAR_NAME(CLONE_NEWIPC),
+    BELLJAR_NAME(CLONE_NEWUSER),
+    BELLJAR_NAME(CLONE_NEWPID),
+    BELLJAR_NAME(CLONE_NEWNET),
+    BELLJAR_NAME(CLONE_NEWTIME),
+    BELLJAR_NAME(CLONE_VM),
+    BELLJAR_NAME(CLONE_FS),
+    BELLJAR_NAME(CLONE_FILES),
+    BELLJAR_NAME(CLONE_THREAD),
+    BELLJAR_NAME(CLONE_PARENT),
+    BELLJAR_NAME(CLONE_PTRACE),
+    BELLJAR_NAME(CLONE_VFORK),
+    BELLJAR_NAME(PROT_READ),
+    BELLJAR_NAME(PROT_WRITE),
+    BELLJAR_NAME(PROT_EXEC),
+    BELLJAR_NAME(MAP_SHARED),
+    BELLJAR_NAME(MAP_PRIVATE),
+    BELLJAR_NAME(MAP_FIXED),
+    BELLJAR_NAME(MAP_ANONYMOUS),
+    BELLJAR_NAME(O_RDONLY),
+    BELLJAR_NAME(O_WRONLY),
+    BELLJAR_NAME(O_RDWR),
+    BELLJAR_NAME(O_CREAT),
+    BELLJAR_NAME(O_TRUNC),
+    BELLJAR_NAME(O_APPEND),
+    BELLJAR_NAME(TIOCSTI),
+    BELLJAR_NAME(TIOCLINUX),
+    BELLJAR_NAME(TIOCSCTTY),
+    BELLJAR_NAME(PR_SET_DUMPABLE),
+    BELLJAR_NAME(PR_SET_SECCOMP),
+    BELLJAR_NAME(PR_SET_NO_NEW_PRIVS),
+    BELLJAR_NAME(PR_SET_MM),
+    BELLJAR_NAME(PR_SET_PTRACER),
+    BELLJAR_NAME(PR_SET_NAME),
+    BELLJAR_NAME(S_ISUID),
+    BELLJAR_NAME(S_ISGID),
+    BELLJAR_NAME(S_ISVTX),
+};
+
+#undef BELLJAR_NAME
+
+constexpr std::uint64_t kStandardDescriptors = 3;
+
+constexpr RlimitName kRlimitNames[] = {
+    {"as", RlimitUnit::kBytes, 0},         {"core", RlimitUnit::kBytes, 0},
+    {"cpu", RlimitUnit::kSeconds, 1},      {"data", RlimitUnit::kBytes, 0},
+    {"fsize", RlimitUnit::kBytes, 0},      {"locks", RlimitUnit::kCount, 0},
+    {"memlock", RlimitUnit::kBytes, 0},    {"msgqueue", RlimitUnit::kBytes, 0},
+    {"nice", RlimitUnit::kCount, 0},       {"nofile", RlimitUnit::kCount, kStandardDescriptors},
+    {"nproc", RlimitUnit::kCount, 1},      {"rss", RlimitUnit::kBytes, 0},
+    {"rtprio", RlimitUnit::kCount, 0},     {"rttime", RlimitUnit::kMicroseconds, 0},
+    {"sigpending", RlimitUnit::kCount, 0}, {"stack", RlimitUnit::kBytes, 0},
+};
+
+}  // namespace
+
+std::span<const NamedNumber> errno_names() { return kErrnoNames; }
+std::span<const NamedNumber> capability_names() { return kCapabilityNames; }
+std::span<const NamedNumber> argument_names() { return kArgumentNames; }
+std::span<const RlimitName> rlimit_names() { return kRlimitNames; }
+
+const NamedNumber* find_name(std::span<const NamedNumber> names, std::string_view name) {
+  for (const NamedNumber& known : names) {
+    if (known.name == name) return &known;
+  }
+  return nullptr;
+}
+
+std::string unknown_name(std::string_view what, std::string_view name,
+                         std::span<const NamedNumber> names) {
+  std::vector<std::string_view> known;
+  known.reserve(names.size());
+  for (const NamedNumber& entry : names) known.push_back(entry.name);
+  return with_suggestion("unknown " + std::string(what) + " " + in_quotes(name), name, known);
+}
+
+}  // namespace belljar::policy

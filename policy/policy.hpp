@@ -1,0 +1,227 @@
+// The Policy: what may run and with what, as one value that knows no kernel.
+//
+// Text becomes a Policy in policy/load.hpp. Every effective value remembers the line that set it
+// (`where`), so that each step of a plan and each refusal can name it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace belljar::policy {
+
+/// What to do when this host cannot enforce a control. There is no third way: a control that is
+/// accepted and not enforced is the worst fault that a sandbox can have.
+enum class Enforce {
+  kRequire,  ///< Refuse the launch.
+  kPrefer,   ///< Launch without it and list it under `degraded` in the record.
+};
+
+/// A place in a policy's text. `line` and `column` count from 1 (columns in bytes); 0 when the
+/// value did not come from a file, as with a command-line option, whose text is then `file`.
+struct Location {
+  std::string file;
+  int line = 0;
+  int column = 0;
+
+  /// "agent.json:14:9", or just "--set identity.uid=5" for a value without a line.
+  [[nodiscard]] std::string text() const;
+  bool operator==(const Location&) const = default;
+};
+
+/// A user or group id outside the sandbox.
+struct Id {
+  enum class From {
+    kCaller,  ///< The caller's own; 65534 when the caller is uid 0, which never maps itself.
+    kPool,    ///< One that the launch service chooses; `belljar run` refuses it.
+    kNumber,  ///< `number`, which needs CAP_SETUID and CAP_SETGID unless it is the caller's own.
+  };
+  From from = From::kCaller;
+  std::uint32_t number = 0;
+  bool operator==(const Id&) const = default;
+};
+
+struct Identity {
+  Id uid;
+  Id gid;
+  std::optional<std::uint32_t> inside_uid;  ///< Absent: the same number as outside.
+  std::optional<std::uint32_t> inside_gid;
+  std::vector<std::uint32_t> groups;    ///< Supplementary groups, outside numbers. Empty: none.
+  std::optional<std::string> hostname;  ///< Absent: the host's name is seen.
+  std::uint32_t umask = 022;
+  Enforce enforce = Enforce::kRequire;  ///< Of `groups`: only a privileged caller can drop them.
+};
+
+enum class NamespaceMode { kNew, kShared };
+
+struct Namespaces {
+  NamespaceMode user = NamespaceMode::kNew;
+  NamespaceMode mount = NamespaceMode::kNew;
+  NamespaceMode pid = NamespaceMode::kNew;
+  NamespaceMode ipc = NamespaceMode::kNew;
+  NamespaceMode uts = NamespaceMode::kNew;
+  NamespaceMode cgroup = NamespaceMode::kNew;
+  bool nested_user = false;  ///< May the payload create user namespaces of its own?
+};
+
+enum class RootKind {
+  kEmpty,  ///< A read-only tmpfs that holds the mounts and nothing else.
+  kHost,   ///< The same, with each top-level directory of the host bound read-only (see `hide`).
+};
+
+enum class MountType { kBind, kTmpfs, kProc, kDev, kFile, kDir, kSymlink };
+enum class ProcSubset { kAll, kPid };
+enum class HidePid { kOff, kNoAccess, kInvisible, kPtraceable };
+
+/// What is at one target path. Which members mean something depends on `type`; the parser refuses
+/// the others.
+struct Mount {
+  MountType type = MountType::kBind;
+  std::string source;                   ///< bind: a host path. symlink: what the link says.
+  std::string content;                  ///< file: its bytes.
+  std::optional<std::uint64_t> size;    ///< tmpfs, and dev's shm: bytes.
+  std::optional<std::uint64_t> inodes;  ///< tmpfs, and dev's shm: number of files.
+  std::optional<std::uint32_t> mode;    ///< tmpfs, dir, file: permission bits.
+  ProcSubset subset = ProcSubset::kAll;
+  HidePid hidepid = HidePid::kOff;
+  bool readonly = false;  ///< bind: true unless the policy says otherwise.
+  bool nosuid = true;
+  bool nodev = true;
+  bool noexec = false;
+  bool optional = false;  ///< bind: no error when the source does not exist.
+  Enforce enforce =
+      Enforce::kRequire;  ///< proc: kPrefer allows the weaker modes, none at all last.
+};
+
+struct Workspace {
+  std::string path;  ///< A host directory, bound at the same path; "." is the current directory.
+  bool readonly = false;
+};
+
+enum class HomeKind {
+  kNone,       ///< HOME is whatever `env` says.
+  kWorkspace,  ///< HOME is the workspace.
+  kPrivate,    ///< An empty tmpfs at the caller's own home path.
+  kPath,       ///< HOME is `path`, which the mounts must provide.
+};
+
+struct Home {
+  HomeKind kind = HomeKind::kNone;
+  std::string path;
+};
+
+/// Names in `hide` that are computed when the plan is made.
+inline constexpr std::string_view kHideWorkspace = "@workspace";  ///< Its top-level directory.
+inline constexpr std::string_view kHideHome = "@home";            ///< The caller's home's one.
+
+struct Filesystem {
+  RootKind root = RootKind::kEmpty;
+  std::map<std::string, std::string> hide;  ///< Top-level directories left out of `kHost` -> why.
+  std::map<std::string, Mount> mounts;      ///< By target, absolute and normalised.
+  std::map<std::string, std::string>
+      mask;                 ///< Path whose content is hidden -> why. Nothing is created.
+  bool toolchains = false;  ///< Show, read-only, what PATH names below the caller's home.
+  std::optional<Workspace> workspace;
+  Home home;
+};
+
+enum class NetworkMode { kNone, kShared, kPrivate };
+
+struct Network {
+  NetworkMode mode = NetworkMode::kNone;
+};
+
+/// What the kernel does with a system call.
+struct SyscallAction {
+  enum class Kind { kAllow, kErrno, kKill };
+  Kind kind = Kind::kAllow;
+  int error = 0;           ///< kErrno: the number,
+  std::string error_name;  ///< and the name that the policy used, "EPERM".
+  bool operator==(const SyscallAction&) const = default;
+};
+
+enum class Compare { kEqual, kNotEqual, kLess, kLessOrEqual, kGreater, kGreaterOrEqual };
+
+/// One comparison of one argument, on its low 32 bits when both `mask` and `value` fit in them: the
+/// kernel ignores the upper half of an int argument, so a filter that looks at it can be walked
+/// round (CVE-2019-10063).
+struct ArgumentTest {
+  unsigned argument = 0;  ///< 0 to 5.
+  Compare compare = Compare::kEqual;
+  std::optional<std::uint64_t> mask;  ///< Only with kEqual: (argument & mask) == value.
+  std::uint64_t value = 0;
+};
+
+/// The verdict on one system call: `action` when `when` is empty or any of its alternatives holds
+/// (an alternative holds when all its tests do), otherwise `otherwise`.
+struct SyscallRule {
+  SyscallAction action;
+  std::vector<std::vector<ArgumentTest>> when;
+  SyscallAction otherwise;
+};
+
+enum class SyscallBase { kNone, kAgent1, kStrict1 };
+
+struct Syscalls {
+  SyscallBase base = SyscallBase::kNone;
+  std::optional<SyscallAction> default_action;  ///< Absent: the base's own; for `none`, allow.
+  std::map<std::string, SyscallRule> rules;  ///< By system call; each replaces the base's verdict.
+};
+
+/// An rlimit, soft and hard alike. Values are in the kernel's units (bytes, seconds, counts).
+struct Rlimit {
+  bool unlimited = false;
+  std::uint64_t value = 0;
+};
+
+struct Limits {
+  std::optional<std::chrono::milliseconds> wall_time;
+  std::map<std::string, Rlimit> rlimits;  ///< By lower-case name without RLIMIT_: "nofile".
+};
+
+struct Environment {
+  std::vector<std::string> pass;  ///< Names or globs (`*`, `?`) taken from the caller.
+  std::vector<std::string> deny;  ///< Globs; beats `pass`, never `set`.
+  std::map<std::string, std::string> set;
+};
+
+enum class Stdio { kInherit, kNull };
+
+struct Io {
+  Stdio standard_input = Stdio::kInherit;
+  Stdio standard_output = Stdio::kInherit;
+  Stdio standard_error = Stdio::kInherit;
+  std::vector<int>
+      keep;  ///< Descriptors (3 and up) that the payload inherits; all others are closed.
+};
+
+struct Policy {
+  std::string name;  ///< As written, or the name of the file or preset.
+  std::string description;
+  Identity identity;
+  Namespaces namespaces;
+  Filesystem filesystem;
+  Network network;
+  Syscalls syscalls;
+  std::vector<std::string> capabilities;  ///< Kernel names, "CAP_NET_BIND_SERVICE".
+  Limits limits;
+  Environment env;
+  Io io;
+
+  std::string canonical;  ///< The effective policy as JSON, keys sorted, without white space.
+  std::string digest;     ///< "sha256:" and 64 hex digits over `canonical`.
+  std::map<std::string, Location> origins;  ///< Which line set each value, by path.
+
+  /// The location of the value at `path`, or of the nearest object that holds it:
+  /// "agent.json:14:9". Empty when no text set it, which means that the value is a default of ours.
+  [[nodiscard]] std::string where(std::string_view path) const;
+};
+
+/// `filesystem.mounts["/work"]`: how a member of a map is written in paths, messages and `--set`.
+[[nodiscard]] std::string member_path(std::string_view map_path, std::string_view key);
+
+}  // namespace belljar::policy
