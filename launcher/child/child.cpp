@@ -1,0 +1,1574 @@
+// The child's whole life, in the order in which it happens: primitives, paths, mounts, identity,
+// read-back, the payload, init's loop.
+//
+// Rules of this file (docs/architecture.md): no allocation, no libc wrapper that could touch
+// thread-local storage, no exception, no way back into the launcher. Functions return >= 0 or -errno.
+// A failure is a Message with the step's index; the launcher owns the plan and puts it into words.
+#include "launcher/child/child.hpp"
+
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/if.h>
+#include <linux/keyctl.h>
+#include <linux/magic.h>
+#include <linux/seccomp.h>
+#include <linux/securebits.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include "launcher/plan_modes.hpp"
+#include "launcher/sys/kernel.hpp"
+#include "launcher/sys/raw.hpp"
+
+extern "C" {
+extern const char __ehdr_start[] __attribute__((visibility("hidden")));
+extern const char _end[] __attribute__((visibility("hidden")));
+}
+
+namespace belljar::launcher {
+namespace {
+
+using sys::raw;
+
+constexpr int kPathRoom = 4096;  // PATH_MAX
+
+// ------------------------------------------------------------------------------------------------
+// Primitives
+
+struct Child {
+  Arena& arena;
+  Image& image;
+  int root = -1;              ///< O_PATH descriptor of the new root while it is assembled.
+  bool root_is_ours = false;  ///< A tmpfs: links found on it are planned ones.
+  int status = -1;            ///< The payload's own /proc/self/status, opened before the filter.
+
+  [[nodiscard]] const char* text(std::uint32_t offset) const noexcept {
+    return reinterpret_cast<const char*>(&image) + offset;
+  }
+  template <class T>
+  [[nodiscard]] const T* array(std::uint32_t offset) const noexcept {
+    return reinterpret_cast<const T*>(reinterpret_cast<const char*>(&image) + offset);
+  }
+};
+
+void set_subject(Child& child, Detail detail, const char* text) noexcept {
+  child.arena.report.detail = detail;
+  char* out = child.arena.report.subject;
+  const std::size_t room = sizeof child.arena.report.subject - 1;
+  std::size_t length = 0;
+  for (; length < room && text[length] != '\0'; ++length) out[length] = text[length];
+  out[length] = '\0';
+}
+
+int fail_read_back(Child& child, const char* what) noexcept {
+  set_subject(child, Detail::kReadBack, what);
+  return -EPROTO;
+}
+
+[[noreturn]] void leave(int code) noexcept {
+  for (;;) raw(SYS_exit_group, code);
+}
+
+void close_fd(int fd) noexcept {
+  if (fd >= 0) raw(SYS_close, fd);
+}
+
+int send(Child& child, const Message& message) noexcept {
+  return static_cast<int>(raw(SYS_sendto, child.arena.control, &message, sizeof message,
+                              MSG_NOSIGNAL, nullptr, 0));
+}
+
+[[noreturn]] void report_and_leave(Child& child, int step, int error) noexcept {
+  Message& message = child.arena.report;
+  message.kind = MessageKind::kFailed;
+  message.step = step;
+  message.error = -error;
+  send(child, message);
+  leave(125);
+}
+
+/// Appends a decimal number and returns the new end.
+char* append_number(char* out, std::uint64_t value) noexcept {
+  char digits[20];
+  int count = 0;
+  do digits[count++] = static_cast<char>('0' + value % 10);
+  while ((value /= 10) != 0);
+  while (count > 0) *out++ = digits[--count];
+  *out = '\0';
+  return out;
+}
+
+char* append_text(char* out, const char* text) noexcept {
+  while (*text != '\0') *out++ = *text++;
+  *out = '\0';
+  return out;
+}
+
+bool equal(const char* a, const char* b) noexcept {
+  while (*a != '\0' && *a == *b) ++a, ++b;
+  return *a == *b;
+}
+
+int write_at(int directory, const char* path, const char* text) noexcept {
+  const long fd = raw(SYS_openat, directory, path, O_WRONLY | O_CLOEXEC, 0);
+  if (fd < 0) return static_cast<int>(fd);
+  const std::size_t length = std::strlen(text);
+  const long written = raw(SYS_write, fd, text, length);
+  close_fd(static_cast<int>(fd));
+  if (written < 0) return static_cast<int>(written);
+  return static_cast<std::size_t>(written) == length ? 0 : -EIO;
+}
+
+/// Reads at most `room - 1` bytes and ends them with a NUL.
+int read_text(int fd, char* out, std::size_t room) noexcept {
+  std::size_t length = 0;
+  while (length + 1 < room) {
+    const long got = raw(SYS_pread64, fd, out + length, room - 1 - length, length);
+    if (got < 0) return static_cast<int>(got);
+    if (got == 0) break;
+    length += static_cast<std::size_t>(got);
+    // A status file comes in one piece; asking again would only be told that it has ended.
+    if (length + 1 < room && out[length - 1] == '\n') break;
+  }
+  out[length] = '\0';
+  return static_cast<int>(length);
+}
+
+// ------------------------------------------------------------------------------------------------
+// Paths
+
+bool is_unavailable(int error) noexcept {
+  return error == -ENOSYS || error == -EPERM || error == -EINVAL || error == -E2BIG ||
+         error == -EOPNOTSUPP || error == -EACCES;
+}
+
+/// Walks `path` one component at a time without ever leaving `top`, as openat2 would with IN_ROOT
+/// and NO_MAGICLINKS. A symbolic link is followed only when it is not the session's own: a link that
+/// an earlier payload planted must not decide what the next launch mounts, or where
+/// (CVE-2026-87766, CVE-2024-42472). Links on our own root tmpfs are planned ones.
+class GuardedWalk {
+ public:
+  GuardedWalk(Child& child, int top, bool own_links) noexcept
+      : child_(child), top_(top), own_links_(own_links) {}
+
+  int open(const char* path) noexcept {
+    if (std::strlen(path) >= sizeof rest_) return -ENAMETOOLONG;
+    append_text(rest_, path);
+    long at = raw(SYS_openat, top_, ".", O_PATH | O_CLOEXEC, 0);
+    while (at >= 0) {
+      const char* name = next();
+      if (name == nullptr) return static_cast<int>(at);
+      at = step(static_cast<int>(at), name);
+    }
+    return static_cast<int>(at);
+  }
+
+ private:
+  /// The next component, or null at the end. It stays valid until the following call.
+  const char* next() noexcept {
+    char* from = rest_;
+    while (*from == '/') ++from;
+    if (*from == '\0') return nullptr;
+    std::size_t length = 0;
+    while (from[length] != '\0' && from[length] != '/' && length + 1 < sizeof name_) {
+      name_[length] = from[length];
+      ++length;
+    }
+    name_[length] = '\0';
+    std::memmove(rest_, from + length, std::strlen(from + length) + 1);
+    return name_;
+  }
+
+  /// Opens `name` in `at`, which it closes.
+  long step(int at, const char* name) noexcept {
+    if (equal(name, "..") && is_top(at)) return at;
+    const long fd = raw(SYS_openat, at, name, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+    struct stat about;
+    const long rc = fd < 0 ? fd : raw(SYS_newfstatat, fd, "", &about, AT_EMPTY_PATH);
+    if (rc < 0 || !S_ISLNK(about.st_mode)) {
+      close_fd(at);
+      if (rc < 0) close_fd(static_cast<int>(fd));
+      return rc < 0 ? rc : fd;
+    }
+    const long next_at = follow(at, static_cast<int>(fd), about);
+    close_fd(static_cast<int>(fd));
+    return next_at;
+  }
+
+  /// Puts the link's text in front of what is left to walk.
+  long follow(int at, int link, const struct stat& about) noexcept {
+    long rc = allowed(link, about);
+    char text[kPathRoom];
+    if (rc >= 0) rc = ++links_ > 40 ? -ELOOP : raw(SYS_readlinkat, link, "", text, sizeof text - 1);
+    if (rc >= 0) {
+      text[rc] = '\0';
+      const std::size_t more = std::strlen(rest_);
+      if (static_cast<std::size_t>(rc) + 1 + more + 1 > sizeof rest_) rc = -ENAMETOOLONG;
+      else {
+        std::memmove(rest_ + rc + 1, rest_, more + 1);
+        std::memcpy(rest_, text, static_cast<std::size_t>(rc));
+        rest_[rc] = '/';
+      }
+    }
+    if (rc >= 0 && text[0] != '/') return at;
+    close_fd(at);
+    return rc < 0 ? rc : raw(SYS_openat, top_, ".", O_PATH | O_CLOEXEC, 0);
+  }
+
+  int allowed(int link, const struct stat& about) noexcept {
+    struct statfs system;
+    const long rc = raw(SYS_fstatfs, link, &system);
+    if (rc < 0) return static_cast<int>(rc);
+    if (system.f_type == PROC_SUPER_MAGIC) return -ELOOP;  // A magic link leads anywhere.
+    if (own_links_ || child_.image.uid_outside == 0) return 0;
+    if (child_.root_is_ours && top_ == child_.root) {
+      struct stat root;
+      if (raw(SYS_newfstatat, child_.root, "", &root, AT_EMPTY_PATH) >= 0 &&
+          root.st_dev == about.st_dev)
+        return 0;
+    }
+    if (about.st_uid != static_cast<uid_t>(raw(SYS_getuid))) return 0;
+    set_subject(child_, Detail::kPlantedLink, name_);
+    return -ELOOP;
+  }
+
+  bool is_top(int at) noexcept {
+    struct stat here, top;
+    return raw(SYS_newfstatat, at, "", &here, AT_EMPTY_PATH) >= 0 &&
+           raw(SYS_newfstatat, top_, "", &top, AT_EMPTY_PATH) >= 0 && here.st_dev == top.st_dev &&
+           here.st_ino == top.st_ino;
+  }
+
+  Child& child_;
+  int top_;
+  bool own_links_;
+  int links_ = 0;
+  char name_[256] = {};
+  char rest_[kPathRoom] = {};
+};
+
+/// O_PATH descriptor of `path` below `top`. One openat2 when no link stands in the way, which is the
+/// rule; the walk where one does, or where openat2 is not to be had.
+int open_path(Child& child, int top, const char* path, bool own_links = false) noexcept {
+  while (*path == '/') ++path;
+  sys::OpenHow how;
+  how.flags = O_PATH | O_CLOEXEC;
+  how.resolve = sys::kResolveInRoot | sys::kResolveNoMagicLinks | sys::kResolveNoSymlinks;
+  const char* relative = *path == '\0' ? "." : path;
+  const long fd = raw(SYS_openat2, top, relative, &how, sizeof how);
+  if (fd >= 0) return static_cast<int>(fd);
+  if (fd != -ELOOP && fd != -ENOSYS && fd != -EPERM && fd != -EINVAL) return static_cast<int>(fd);
+  GuardedWalk walk(child, top, own_links);
+  return walk.open(path);
+}
+
+int open_target(Child& child, const char* path) noexcept {
+  return open_path(child, child.root, path);
+}
+
+/// A bind's source, in the host's tree: `/` is still the launcher's root.
+int open_source(Child& child, const char* path) noexcept {
+  const long top = raw(SYS_openat, AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+  if (top < 0) return static_cast<int>(top);
+  const int fd = open_path(child, static_cast<int>(top), path);
+  close_fd(static_cast<int>(top));
+  return fd;
+}
+
+enum class Leaf { kDirectory, kFile, kNothing };
+
+/// Makes what is missing of `path` below the root, parents as directories, following no link at all.
+/// Returns a descriptor of the leaf, or of its parent for Leaf::kNothing (then `name` says the rest).
+int make_path(Child& child, const char* path, Leaf leaf, const char** name = nullptr) noexcept {
+  char component[256];
+  long at = raw(SYS_openat, child.root, ".", O_PATH | O_CLOEXEC, 0);
+  while (at >= 0) {
+    while (*path == '/') ++path;
+    std::size_t length = 0;
+    while (path[length] != '\0' && path[length] != '/' && length + 1 < sizeof component) {
+      component[length] = path[length];
+      ++length;
+    }
+    component[length] = '\0';
+    const bool last = path[length] == '\0';
+    if (last && leaf == Leaf::kNothing) {
+      if (name != nullptr) *name = path;
+      return static_cast<int>(at);
+    }
+    long rc = last && leaf == Leaf::kFile
+                  ? raw(SYS_mknodat, at, component, S_IFREG | 0444, 0)
+                  : raw(SYS_mkdirat, at, component, 0755);
+    // EROFS and EACCES come before EEXIST for a parent that is there: opening it decides.
+    const long fd = raw(SYS_openat, at, component, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+    close_fd(static_cast<int>(at));
+    if (fd < 0) return static_cast<int>(rc < 0 && rc != -EEXIST ? rc : fd);
+    if (last) return static_cast<int>(fd);
+    at = fd;
+    path += length;
+  }
+  return static_cast<int>(at);
+}
+
+int open_or_make(Child& child, const char* path, Leaf leaf, bool may_create) noexcept {
+  const int fd = open_target(child, path);
+  return fd == -ENOENT && may_create ? make_path(child, path, leaf) : fd;
+}
+
+// ------------------------------------------------------------------------------------------------
+// Mounts. The flag values of mount(2), statfs(2) and mount_setattr(2) are the same for read-only,
+// nosuid, nodev and noexec: 1, 2, 4, 8.
+
+constexpr unsigned kFlagMask = 1 | 2 | 4 | 8;
+
+/// Asks the kernel for the flags of the mount that `fd` is on; all of `wanted` must be there.
+int check_flags(Child& child, int fd, std::uint64_t wanted, const char* path) noexcept {
+  struct statfs system;
+  const long rc = raw(SYS_fstatfs, fd, &system);
+  if (rc < 0) return static_cast<int>(rc);
+  const auto flags = static_cast<std::uint64_t>(system.f_flags) & kFlagMask;
+  return (flags & wanted) == wanted ? 0 : fail_read_back(child, path);
+}
+
+int check_target_flags(Child& child, const char* path, std::uint64_t wanted) noexcept {
+  const int fd = open_target(child, path);
+  if (fd < 0) return fd;
+  const int rc = check_flags(child, fd, wanted, path);
+  close_fd(fd);
+  return rc;
+}
+
+/// "self/fd/N", which names what descriptor N is on for mount(2), from the launcher's /proc.
+struct FdPath {
+  char text[32];
+  explicit FdPath(int fd) noexcept {
+    append_number(append_text(text, "self/fd/"), static_cast<std::uint64_t>(fd));
+  }
+};
+
+int enter_proc(Child& child) noexcept {
+  return static_cast<int>(raw(SYS_fchdir, child.arena.proc));
+}
+
+/// Legacy: adds flags to the mount at `fd`, keeping those that it has, which may be locked.
+int legacy_remount(Child& child, int fd, std::uint64_t flags) noexcept {
+  struct statfs system;
+  long rc = raw(SYS_fstatfs, fd, &system);
+  if (rc < 0) return static_cast<int>(rc);
+  flags |= static_cast<std::uint64_t>(system.f_flags) & kFlagMask;
+  const FdPath path(fd);
+  rc = enter_proc(child);
+  if (rc >= 0)
+    rc = raw(SYS_mount, nullptr, path.text, nullptr, MS_REMOUNT | MS_BIND | flags, nullptr);
+  return static_cast<int>(rc);
+}
+
+/// A private copy of the mount tree at `source` with `flags` on every mount of it, in one atomic
+/// step; a descriptor whose closing discards it.
+int modern_tree(int source, std::uint64_t flags, bool recursive) noexcept {
+  const unsigned recurse = recursive ? sys::kAtRecursive : 0;
+  const long tree = raw(SYS_open_tree, source, "",
+                        AT_EMPTY_PATH | sys::kOpenTreeClone | recurse | O_CLOEXEC);
+  if (tree < 0) return static_cast<int>(tree);
+  sys::MountAttr attributes;
+  attributes.set = flags;
+  attributes.propagation = MS_PRIVATE;
+  const long rc = raw(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | recurse, &attributes,
+                      sizeof attributes);
+  if (rc < 0) close_fd(static_cast<int>(tree));
+  return static_cast<int>(rc < 0 ? rc : tree);
+}
+
+int move_onto(int tree, int target) noexcept {
+  return static_cast<int>(raw(SYS_move_mount, tree, "", target, "",
+                              sys::kMoveMountFromEmpty | sys::kMoveMountToEmpty));
+}
+
+int modern_bind(Child& child, int source, int target, std::uint64_t flags, bool recursive,
+                const char* path) noexcept {
+  const int tree = modern_tree(source, flags, recursive);
+  if (tree < 0) return tree;
+  int rc = check_flags(child, tree, flags, path);
+  if (rc >= 0) rc = move_onto(tree, target);
+  close_fd(tree);
+  return rc;
+}
+
+/// `path` names the target for the second look that a remount needs: `target` is what is underneath.
+int legacy_bind(Child& child, int source, int target, std::uint64_t flags, bool recursive,
+                const char* path) noexcept {
+  const FdPath from(source), to(target);
+  long rc = enter_proc(child);
+  if (rc >= 0)
+    rc = raw(SYS_mount, from.text, to.text, nullptr, MS_BIND | (recursive ? std::uint64_t{MS_REC} : 0U), nullptr);
+  if (rc < 0) return static_cast<int>(rc);
+  const int top = open_target(child, path);
+  if (top < 0) return top;
+  rc = legacy_remount(child, top, flags);
+  if (rc >= 0) rc = check_flags(child, top, flags, path);
+  close_fd(top);
+  return static_cast<int>(rc);
+}
+
+int bind(Child& child, int source, int target, std::uint64_t flags, bool recursive,
+         const char* path) noexcept {
+  return child.image.legacy ? legacy_bind(child, source, target, flags, recursive, path)
+                            : modern_bind(child, source, target, flags, recursive, path);
+}
+
+/// A new instance of a file system on the directory `target`. mount(2) in both back ends: the target
+/// has been resolved to a descriptor by then, so that no path is walked here.
+int mount_new(int target, const char* type, std::uint64_t flags, const char* options) noexcept {
+  long rc = raw(SYS_fchdir, target);
+  if (rc >= 0) rc = raw(SYS_mount, type, ".", type, flags, *options == '\0' ? nullptr : options);
+  return static_cast<int>(rc);
+}
+
+int modern_root(Child& child, const Op& op) noexcept {
+  if (op.s0 != 0) {
+    const int source = open_source(child, child.text(op.s0));
+    if (source < 0) return source;
+    child.root = modern_tree(source, op.a, /*recursive=*/true);
+    close_fd(source);
+  } else {
+    const long context = raw(SYS_fsopen, "tmpfs", sys::kFsopenCloexec);
+    long rc = context;
+    if (rc >= 0) rc = raw(SYS_fsconfig, context, sys::kFsconfigSetString, "mode", "0755", 0);
+    if (rc >= 0) rc = raw(SYS_fsconfig, context, sys::kFsconfigSetString, "size", "16m", 0);
+    if (rc >= 0) rc = raw(SYS_fsconfig, context, sys::kFsconfigCreate, nullptr, nullptr, 0);
+    if (rc >= 0) rc = raw(SYS_fsmount, context, sys::kFsmountCloexec, op.a);
+    child.root = static_cast<int>(rc);
+    close_fd(static_cast<int>(context));
+  }
+  if (child.root < 0) return child.root;
+  // On top of "/": paths still start below it, so that sources are found, and the pivot enters it.
+  return static_cast<int>(
+      raw(SYS_move_mount, child.root, "", AT_FDCWD, "/", sys::kMoveMountFromEmpty));
+}
+
+/// The one directory that is sure to exist and that no source lies in is /proc (the launcher's
+/// descriptor of it stays); the new root is assembled on top of it.
+int legacy_root(Child& child, const Op& op) noexcept {
+  long rc = raw(SYS_mount, nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
+  if (rc < 0) return static_cast<int>(rc);
+  if (op.s0 != 0) {
+    const int source = open_source(child, child.text(op.s0));
+    if (source < 0) return source;
+    const FdPath from(source);
+    rc = enter_proc(child);
+    if (rc >= 0) rc = raw(SYS_mount, from.text, "/proc", nullptr, MS_BIND | MS_REC, nullptr);
+    close_fd(source);
+  } else {
+    rc = raw(SYS_mount, "tmpfs", "/proc", "tmpfs", op.a, child.text(op.s1));
+  }
+  if (rc < 0) return static_cast<int>(rc);
+  rc = raw(SYS_openat, AT_FDCWD, "/proc", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+  if (rc < 0) return static_cast<int>(rc);
+  child.root = static_cast<int>(rc);
+  return op.s0 != 0 ? legacy_remount(child, child.root, op.a) : 0;
+}
+
+int do_attach_root(Child& child, const Op& op) noexcept {
+  raw(SYS_umask, 0);
+  const int rc = child.image.legacy ? legacy_root(child, op) : modern_root(child, op);
+  if (rc < 0) {
+    if (!child.image.legacy && is_unavailable(rc))
+      set_subject(child, Detail::kMountApiUnavailable, "");
+    return rc;
+  }
+  child.root_is_ours = op.s0 == 0;
+  return check_flags(child, child.root, op.a, "/");
+}
+
+int do_bind_mount(Child& child, const Op& op) noexcept {
+  const char* target_path = child.text(op.s1);
+  const int source = open_source(child, child.text(op.s0));
+  if ((source == -ENOENT || source == -ENOTDIR) && (op.b & kBindOptional)) return 0;
+  if (source == -EACCES && (op.b & kBindIfReachable)) return 0;
+  if (source < 0) {
+    if (child.arena.report.detail == Detail::kNone)
+      set_subject(child, Detail::kNone, child.text(op.s0));
+    return source;
+  }
+  int target = open_target(child, target_path);
+  if (target == -ENOENT && (op.b & kBindMayCreate)) {
+    struct stat about;
+    const long rc = raw(SYS_newfstatat, source, "", &about, AT_EMPTY_PATH);
+    target = rc < 0 ? static_cast<int>(rc)
+                    : make_path(child, target_path,
+                                S_ISDIR(about.st_mode) ? Leaf::kDirectory : Leaf::kFile);
+  }
+  int rc = target;
+  if (target < 0) set_subject(child, child.arena.report.detail, target_path);
+  if (target >= 0) rc = bind(child, source, target, op.a, /*recursive=*/true, target_path);
+  close_fd(target);
+  close_fd(source);
+  return rc;
+}
+
+int do_mount_tmpfs(Child& child, const Op& op) noexcept {
+  const char* path = child.text(op.s0);
+  const int target = open_or_make(child, path, Leaf::kDirectory, op.b != 0);
+  if (target < 0) return target;
+  const int rc = mount_new(target, "tmpfs", op.a, child.text(op.s1));
+  close_fd(target);
+  return rc < 0 ? rc : check_target_flags(child, path, op.a);
+}
+
+/// The fresh procfs of one mode, or the kernel's refusal of it.
+int mount_proc_mode(int target, ProcMode mode, const char* hidepid) noexcept {
+  char options[128];
+  char* end = options;
+  *end = '\0';
+  if (mode == ProcMode::kPids || mode == ProcMode::kPidsReadOnly) {
+    end = append_text(end, "subset=pid");
+    if (*hidepid != '\0') end = append_text(end, ",");
+  }
+  append_text(end, hidepid);
+  std::uint64_t flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+  if (mode == ProcMode::kFullReadOnly || mode == ProcMode::kPidsReadOnly) flags |= MS_RDONLY;
+  return mount_new(target, "proc", flags, options);
+}
+
+/// /proc/sys, read-only onto itself: what a capability in the sandbox's namespaces could write there
+/// would be the kernel's.
+int protect_proc_sys(Child& child, const char* proc_path) noexcept {
+  char path[kPathRoom + 8];
+  append_text(append_text(path, proc_path), "/sys");
+  const int sys_directory = open_target(child, path);
+  if (sys_directory == -ENOENT) return 0;
+  if (sys_directory < 0) return sys_directory;
+  const int rc = bind(child, sys_directory, sys_directory, kFlagMask, /*recursive=*/false, path);
+  close_fd(sys_directory);
+  return rc;
+}
+
+int do_mount_proc(Child& child, const Op& op) noexcept {
+  const char* path = child.text(op.s0);
+  const int target = open_or_make(child, path, Leaf::kDirectory, op.b != 0);
+  if (target < 0) return target;
+  auto mode = static_cast<ProcMode>(op.a);
+  int rc = 0;
+  while (mode != ProcMode::kAbsent) {
+    rc = mount_proc_mode(target, mode, child.text(op.s1));
+    if (rc >= 0 || rc != -EPERM || op.c == 0) break;
+    mode = static_cast<ProcMode>(static_cast<int>(mode) + 1);
+  }
+  close_fd(target);
+  child.arena.proc_mode = static_cast<std::uint32_t>(mode);
+  if (mode == ProcMode::kAbsent) return 0;
+  if (rc >= 0) rc = check_target_flags(child, path, MS_NOSUID | MS_NODEV | MS_NOEXEC);
+  return rc >= 0 && mode == ProcMode::kFull ? protect_proc_sys(child, path) : rc;
+}
+
+struct Node {
+  const char* name;
+  const char* source;
+  std::uint64_t device;  ///< As st_rdev encodes it (Documentation/admin-guide/devices.txt).
+};
+constexpr Node kNodes[] = {
+    {"null", "/dev/null", 0x103},     {"zero", "/dev/zero", 0x105},
+    {"full", "/dev/full", 0x107},     {"random", "/dev/random", 0x108},
+    {"urandom", "/dev/urandom", 0x109}, {"tty", "/dev/tty", 0x500},
+};
+struct Link {
+  const char* name;
+  const char* text;
+};
+constexpr Link kLinks[] = {
+    {"fd", "/proc/self/fd"},       {"stdin", "/proc/self/fd/0"}, {"stdout", "/proc/self/fd/1"},
+    {"stderr", "/proc/self/fd/2"}, {"ptmx", "pts/ptmx"},
+};
+
+/// Binds the host's node onto an own file and looks at what is there now: a host /dev can hold links
+/// (CVE-2025-31133). The current directory is the new /dev.
+int add_node(Child& child, int dev, const Node& node) noexcept {
+  long rc = raw(SYS_mknodat, dev, node.name, S_IFREG | 0444, 0);
+  if (rc >= 0) rc = raw(SYS_mount, node.source, node.name, nullptr, MS_BIND, nullptr);
+  struct stat about;
+  if (rc >= 0) rc = raw(SYS_newfstatat, dev, node.name, &about, AT_SYMLINK_NOFOLLOW);
+  if (rc < 0) return static_cast<int>(rc);
+  if (!S_ISCHR(about.st_mode) || about.st_rdev != node.device)
+    return fail_read_back(child, node.source);
+  return 0;
+}
+
+int legacy_flag_dev(int dev, std::uint64_t flags) noexcept {
+  long rc = 0;
+  for (const Node& node : kNodes) {
+    struct statfs system;
+    rc = raw(SYS_statfs, node.name, &system);
+    if (rc < 0) return static_cast<int>(rc);
+    const auto has = static_cast<std::uint64_t>(system.f_flags) & kFlagMask;
+    rc = raw(SYS_mount, nullptr, node.name, nullptr, MS_REMOUNT | MS_BIND | has | flags, nullptr);
+    if (rc < 0) return static_cast<int>(rc);
+  }
+  rc = raw(SYS_fchdir, dev);
+  return static_cast<int>(
+      rc < 0 ? rc : raw(SYS_mount, nullptr, ".", nullptr, MS_REMOUNT | MS_BIND | flags, nullptr));
+}
+
+/// Nodes, links and mount points; then nothing in it can be made or opened with more than it has.
+int fill_dev(Child& child, int dev) noexcept {
+  long rc = raw(SYS_fchdir, dev);
+  for (const Node& node : kNodes)
+    if (rc >= 0) rc = add_node(child, dev, node);
+  for (const Link& link : kLinks)
+    if (rc >= 0) rc = raw(SYS_symlinkat, link.text, dev, link.name);
+  if (rc >= 0) rc = raw(SYS_mkdirat, dev, "pts", 0755);
+  if (rc >= 0) rc = raw(SYS_mkdirat, dev, "shm", 0755);
+  if (rc < 0) return static_cast<int>(rc);
+  const std::uint64_t flags = MS_RDONLY | MS_NOSUID | MS_NOEXEC;
+  if (child.image.legacy) return legacy_flag_dev(dev, flags);
+  sys::MountAttr attributes;
+  attributes.set = flags;
+  return static_cast<int>(raw(SYS_mount_setattr, dev, "", AT_EMPTY_PATH | sys::kAtRecursive,
+                              &attributes, sizeof attributes));
+}
+
+int do_mount_dev(Child& child, const Op& op) noexcept {
+  const char* path = child.text(op.s0);
+  const int target = open_or_make(child, path, Leaf::kDirectory, op.b != 0);
+  if (target < 0) return target;
+  long rc = mount_new(target, "tmpfs", MS_NOSUID | MS_NOEXEC, "size=64k,nr_inodes=64,mode=0755");
+  close_fd(target);
+  if (rc < 0) return static_cast<int>(rc);
+  const int dev = open_target(child, path);
+  if (dev < 0) return dev;
+  rc = fill_dev(child, dev);
+  if (rc >= 0)
+    rc = raw(SYS_mount, "devpts", "pts", "devpts", MS_NOSUID | MS_NOEXEC,
+             "newinstance,ptmxmode=0666,mode=620");
+  if (rc >= 0) rc = raw(SYS_mount, "tmpfs", "shm", "tmpfs", MS_NOSUID | MS_NODEV, child.text(op.s1));
+  if (rc >= 0) rc = check_flags(child, dev, MS_RDONLY | MS_NOSUID | MS_NOEXEC, path);
+  close_fd(dev);
+  return static_cast<int>(rc);
+}
+
+int do_make_directory(Child& child, const Op& op) noexcept {
+  const char* name = nullptr;
+  const int parent = make_path(child, child.text(op.s0), Leaf::kNothing, &name);
+  if (parent < 0) return parent;
+  long rc = raw(SYS_mkdirat, parent, name, op.a);
+  close_fd(parent);
+  return static_cast<int>(rc == -EEXIST ? 0 : rc);
+}
+
+int do_make_symlink(Child& child, const Op& op) noexcept {
+  const char* name = nullptr;
+  const int parent = make_path(child, child.text(op.s0), Leaf::kNothing, &name);
+  if (parent < 0) return parent;
+  const long rc = raw(SYS_symlinkat, child.text(op.s1), parent, name);
+  close_fd(parent);
+  return static_cast<int>(rc);
+}
+
+int do_make_file(Child& child, const Op& op) noexcept {
+  const char* name = nullptr;
+  const int parent = make_path(child, child.text(op.s0), Leaf::kNothing, &name);
+  if (parent < 0) return parent;
+  const long fd = raw(SYS_openat, parent, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, op.a);
+  close_fd(parent);
+  if (fd < 0) return static_cast<int>(fd);
+  const long written = raw(SYS_write, fd, child.text(op.s1), op.b);
+  close_fd(static_cast<int>(fd));
+  if (written < 0) return static_cast<int>(written);
+  return static_cast<std::uint64_t>(written) == op.b ? 0 : -ENOSPC;
+}
+
+int mask_file(Child& child, int target, const char* path) noexcept {
+  const long null = raw(SYS_openat, AT_FDCWD, "/dev/null", O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+  if (null < 0) return static_cast<int>(null);
+  // nodev: even opening it is refused.
+  const int rc =
+      bind(child, static_cast<int>(null), target, kFlagMask, /*recursive=*/false, path);
+  close_fd(static_cast<int>(null));
+  return rc;
+}
+
+int do_mask_path(Child& child, const Op& op) noexcept {
+  const char* path = child.text(op.s0);
+  const int target = open_target(child, path);
+  // Nothing there, or out of the uid's reach anyway (uid 0 has no such excuse, and gets no EACCES).
+  if (target == -ENOENT || target == -ENOTDIR || target == -EACCES) return 0;
+  if (target < 0) return target;
+  struct stat about;
+  long rc = raw(SYS_newfstatat, target, "", &about, AT_EMPTY_PATH);
+  if (rc >= 0 && S_ISDIR(about.st_mode)) {
+    rc = mount_new(target, "tmpfs", kFlagMask, "size=4k,nr_inodes=1,mode=0555");
+    if (rc >= 0) rc = check_target_flags(child, path, kFlagMask);
+  } else if (rc >= 0) {
+    rc = mask_file(child, target, path);
+  }
+  close_fd(target);
+  return static_cast<int>(rc);
+}
+
+int do_seal_root(Child& child) noexcept {
+  const std::uint64_t flags = MS_RDONLY | MS_NOSUID | MS_NODEV;
+  if (child.image.legacy) {
+    const int rc = legacy_remount(child, child.root, flags);
+    return rc < 0 ? rc : check_flags(child, child.root, flags, "/");
+  }
+  sys::MountAttr attributes;
+  attributes.set = flags;
+  const long rc = raw(SYS_mount_setattr, child.root, "", AT_EMPTY_PATH, &attributes,
+                      sizeof attributes);
+  return rc < 0 ? static_cast<int>(rc) : check_flags(child, child.root, flags, "/");
+}
+
+int do_pivot_root(Child& child) noexcept {
+  long rc = raw(SYS_fchdir, child.root);
+  if (rc >= 0) rc = raw(SYS_pivot_root, ".", ".");
+  if (rc >= 0) rc = raw(SYS_umount2, ".", MNT_DETACH);
+  if (rc >= 0) rc = raw(SYS_chdir, "/");
+  return static_cast<int>(rc);
+}
+
+// ------------------------------------------------------------------------------------------------
+// Legacy: mount flags below a recursive bind
+
+/// The flags that the plan wants for a mount at `path` (inside the new root): those of the bind with
+/// the longest target above it. Null when that is no bind, whose mounts are made with their flags.
+const Op* bind_above(Child& child, const char* path) noexcept {
+  const Op* ops = child.array<Op>(child.image.ops);
+  const Op* best = nullptr;
+  std::size_t best_length = 0;
+  for (std::uint32_t i = 0; i < child.image.payload_op; ++i) {
+    const Op& op = ops[i];
+    const bool is_root = op.code == OpCode::kAttachRoot;
+    const bool has_target = op.code == OpCode::kMountTmpfs || op.code == OpCode::kMountProc ||
+                            op.code == OpCode::kMountDev || op.code == OpCode::kMaskPath;
+    if (!is_root && !has_target && op.code != OpCode::kBindMount) continue;
+    const char* target = is_root ? "/" : child.text(has_target ? op.s0 : op.s1);
+    const std::size_t length = std::strlen(target);
+    if (length < best_length) continue;
+    const bool covers = length == 1 || (std::strncmp(path, target, length) == 0 &&
+                                        (path[length] == '\0' || path[length] == '/'));
+    if (covers) best = &op, best_length = length;
+  }
+  const bool flagged = best != nullptr && (best->code == OpCode::kBindMount ||
+                                           (best->code == OpCode::kAttachRoot && best->s0 != 0));
+  return flagged ? best : nullptr;
+}
+
+/// One line of mountinfo (man 5 proc): "ID PARENT MAJ:MIN ROOT POINT OPTIONS ...".
+struct MountLine {
+  std::uint64_t id = 0;
+  char point[kPathRoom] = {};
+  std::uint64_t flags = 0;
+
+  /// Undoes the octal escapes of blank, tab, newline and backslash.
+  static const char* unescape(const char* from, char* out, std::size_t room) noexcept {
+    std::size_t length = 0;
+    while (*from != ' ' && *from != '\0' && length + 1 < room) {
+      if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3') {
+        out[length++] = static_cast<char>((from[1] - '0') * 64 + (from[2] - '0') * 8 + from[3] - '0');
+        from += 4;
+      } else {
+        out[length++] = *from++;
+      }
+    }
+    out[length] = '\0';
+    return from;
+  }
+
+  bool parse(const char* line) noexcept {
+    for (id = 0; *line >= '0' && *line <= '9'; ++line)
+      id = id * 10 + static_cast<std::uint64_t>(*line - '0');
+    for (int skipped = 0; skipped < 4; ++skipped) {
+      while (*line != ' ' && *line != '\0') ++line;
+      if (*line++ != ' ') return false;
+    }
+    line = unescape(line, point, sizeof point);
+    if (*line++ != ' ') return false;
+    flags = parse_flags(line);
+    return true;
+  }
+
+  static std::uint64_t parse_flags(const char* line) noexcept {
+    std::uint64_t found = 0;
+    while (*line != ' ' && *line != '\0') {
+      char word[16];
+      std::size_t length = 0;
+      while (*line != ',' && *line != ' ' && *line != '\0') {
+        if (length + 1 < sizeof word) word[length++] = *line;
+        ++line;
+      }
+      word[length] = '\0';
+      if (equal(word, "ro")) found |= MS_RDONLY;
+      if (equal(word, "nosuid")) found |= MS_NOSUID;
+      if (equal(word, "nodev")) found |= MS_NODEV;
+      if (equal(word, "noexec")) found |= MS_NOEXEC;
+      if (*line == ',') ++line;
+    }
+    return found;
+  }
+};
+
+/// Remounts the mount of `line` when it lacks flags. 1 when something changed.
+int settle_line(Child& child, const MountLine& line) noexcept {
+  // The new root is assembled on /proc.
+  if (std::strncmp(line.point, "/proc", 5) != 0) return 0;
+  const char* path = line.point + 5;
+  if (*path != '\0' && *path != '/') return 0;
+  if (*path == '\0') path = "/";
+  const Op* op = bind_above(child, path);
+  if (op == nullptr || (line.flags & op->a) == op->a) return 0;
+  const int fd = open_path(child, child.root, path, /*own_links=*/true);
+  // Out of the uid's reach, or covered by another mount: nobody in the sandbox gets there either.
+  if (fd == -EACCES || fd == -ENOENT || fd == -ENOTDIR) return 0;
+  if (fd < 0) return fd;
+  struct statx about;
+  int rc = static_cast<int>(raw(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &about));
+  if (rc >= 0 && (about.stx_mask & STATX_MNT_ID) && about.stx_mnt_id != line.id) {
+    close_fd(fd);
+    return 0;
+  }
+  if (rc >= 0) rc = legacy_remount(child, fd, op->a);
+  if (rc >= 0) rc = check_flags(child, fd, op->a, path);
+  close_fd(fd);
+  return rc < 0 ? rc : 1;
+}
+
+/// One pass over mountinfo. The number of mounts that changed.
+int settle_pass(Child& child) noexcept {
+  const long fd = raw(SYS_openat, child.arena.proc, "self/mountinfo", O_RDONLY | O_CLOEXEC, 0);
+  if (fd < 0) return static_cast<int>(fd);
+  char buffer[16384];
+  std::size_t held = 0;
+  int changed = 0, rc = 0;
+  while (rc >= 0) {
+    const long got = raw(SYS_read, fd, buffer + held, sizeof buffer - 1 - held);
+    if (got < 0) rc = static_cast<int>(got);
+    if (got <= 0) break;
+    held += static_cast<std::size_t>(got);
+    buffer[held] = '\0';
+    char* line = buffer;
+    while (char* end = std::strchr(line, '\n')) {
+      *end = '\0';
+      MountLine parsed;
+      if (parsed.parse(line) && rc >= 0) rc = settle_line(child, parsed);
+      if (rc > 0) ++changed;
+      line = end + 1;
+    }
+    held -= static_cast<std::size_t>(line - buffer);
+    if (held + 1 >= sizeof buffer) rc = -ENAMETOOLONG;
+    std::memmove(buffer, line, held);
+  }
+  close_fd(static_cast<int>(fd));
+  return rc < 0 ? rc : changed;
+}
+
+int do_settle_mount_flags(Child& child) noexcept {
+  if (!child.image.legacy) return 0;  // mount_setattr was recursive.
+  for (int pass = 0; pass < 20; ++pass) {
+    const int changed = settle_pass(child);
+    if (changed <= 0) return changed;
+  }
+  return fail_read_back(child, "mount flags that do not settle");
+}
+
+// ------------------------------------------------------------------------------------------------
+// Identity, namespaces, privileges
+
+int do_map_ids(Child& child, const Op& op) noexcept {
+  // After a change of effective ids /proc/self belongs to root until the process is dumpable.
+  if (op.a != 0) raw(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0);
+  int rc = write_at(child.arena.proc, "self/setgroups", "deny");
+  if (rc >= 0) rc = write_at(child.arena.proc, "self/uid_map", child.text(op.s0));
+  if (rc >= 0) rc = write_at(child.arena.proc, "self/gid_map", child.text(op.s1));
+  return rc;
+}
+
+int do_take_ids(const Op& op) noexcept {
+  long rc = raw(SYS_setresgid, op.b, op.b, op.b);
+  if (rc >= 0) rc = raw(SYS_setresuid, op.a, op.a, op.a);
+  return static_cast<int>(rc);
+}
+
+/// After the last change of ids, which would clear the death signal again. Nothing can trace or read
+/// init from here on.
+int do_guard_init() noexcept {
+  long rc = raw(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
+  if (rc >= 0) rc = raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  if (rc >= 0) rc = raw(SYS_setsid);
+  return static_cast<int>(rc);
+}
+
+int do_join_keyring() noexcept {
+  const long rc = raw(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr, 0, 0, 0);
+  // A filter that refuses keyctl to us refuses it to everything that we start.
+  return rc == -ENOSYS || rc == -EPERM ? 0 : static_cast<int>(rc < 0 ? rc : 0);
+}
+
+int do_raise_loopback() noexcept {
+  const long fd = raw(SYS_socket, AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return static_cast<int>(fd);
+  struct ifreq request;
+  std::memset(&request, 0, sizeof request);
+  append_text(request.ifr_name, "lo");
+  request.ifr_flags = IFF_UP;  // The kernel adds 127.0.0.1/8 and ::1 by itself.
+  const long rc = raw(SYS_ioctl, fd, 0x8914 /* SIOCSIFFLAGS */, &request);
+  close_fd(static_cast<int>(fd));
+  return static_cast<int>(rc);
+}
+
+int do_forbid_user_namespaces(Child& child, const Op& op) noexcept {
+  const int rc = write_at(child.arena.proc, "sys/user/max_user_namespaces", "0");
+  // Where the host's /proc/sys is read-only, the filter is the wall.
+  return rc < 0 && op.a != 0 ? 0 : rc;
+}
+
+int do_check_namespaces(Child& child, const Op& op) noexcept {
+  struct Kind {
+    const char* path;
+    std::uint64_t flag;
+  };
+  constexpr Kind kKinds[kNamespaceKinds] = {{"self/ns/mnt", CLONE_NEWNS},
+                                            {"self/ns/net", CLONE_NEWNET},
+                                            {"self/ns/ipc", CLONE_NEWIPC},
+                                            {"self/ns/uts", CLONE_NEWUTS},
+                                            {"self/ns/cgroup", CLONE_NEWCGROUP}};
+  for (int i = 0; i < kNamespaceKinds; ++i) {
+    struct stat about;
+    const long rc = raw(SYS_newfstatat, child.arena.proc, kKinds[i].path, &about, 0);
+    if (rc < 0) return static_cast<int>(rc);
+    const bool is_new = about.st_ino != child.image.namespace_inodes[i];
+    if (is_new != ((op.a & kKinds[i].flag) != 0)) return fail_read_back(child, kKinds[i].path);
+  }
+  return 0;
+}
+
+int set_capabilities(std::uint64_t effective, std::uint64_t permitted,
+                     std::uint64_t inheritable) noexcept {
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  const auto low = [](std::uint64_t bits) { return static_cast<std::uint32_t>(bits); };
+  const auto high = [](std::uint64_t bits) { return static_cast<std::uint32_t>(bits >> 32); };
+  __user_cap_data_struct data[2] = {{low(effective), low(permitted), low(inheritable)},
+                                    {high(effective), high(permitted), high(inheritable)}};
+  return static_cast<int>(raw(SYS_capset, &header, data));
+}
+
+/// The bounding set first (it takes SETPCAP), then the ambient set for what stays, then the lock.
+int do_drop_capabilities(const Op& op) noexcept {
+  long rc = 0;
+  std::uint64_t known = 0;
+  for (int capability = 0; capability < 64; ++capability) {
+    const std::uint64_t bit = std::uint64_t{1} << capability;
+    if (op.a & bit) {
+      known |= bit;
+      continue;
+    }
+    rc = raw(SYS_prctl, PR_CAPBSET_DROP, capability, 0, 0, 0);
+    if (rc == -EINVAL) break;  // Beyond the last that this kernel knows.
+    if (rc < 0) return static_cast<int>(rc);
+    known |= bit;
+  }
+  if (op.a != 0) {
+    rc = set_capabilities(known, known, op.a);
+    for (int capability = 0; capability < 64 && rc >= 0; ++capability)
+      if (op.a >> capability & 1)
+        rc = raw(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0);
+    if (rc < 0) return static_cast<int>(rc);
+  }
+  rc = raw(SYS_prctl, PR_SET_SECUREBITS,
+           SECBIT_NOROOT | SECBIT_NOROOT_LOCKED | SECBIT_NO_SETUID_FIXUP |
+               SECBIT_NO_SETUID_FIXUP_LOCKED | SECBIT_KEEP_CAPS_LOCKED |
+               SECBIT_NO_CAP_AMBIENT_RAISE | SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED,
+           0, 0, 0);
+  return static_cast<int>(rc < 0 ? rc : set_capabilities(0, op.a, op.a));
+}
+
+// ------------------------------------------------------------------------------------------------
+// Read-back from /proc/self/status
+
+class Status {
+ public:
+  int read(int fd) noexcept { return read_text(fd, text_, sizeof text_); }
+
+  /// The text behind "Key:" and its blanks, or null.
+  [[nodiscard]] const char* find(const char* key) const noexcept {
+    const std::size_t length = std::strlen(key);
+    for (const char* line = text_; *line != '\0';) {
+      if (std::strncmp(line, key, length) == 0 && line[length] == ':') {
+        line += length + 1;
+        while (*line == '\t' || *line == ' ') ++line;
+        return line;
+      }
+      const char* end = std::strchr(line, '\n');
+      if (end == nullptr) break;
+      line = end + 1;
+    }
+    return nullptr;
+  }
+
+  /// Up to `room` numbers of a line; their count, or -1 without the line.
+  int numbers(const char* key, unsigned base, std::uint64_t* out, int room) const noexcept {
+    const char* at = find(key);
+    if (at == nullptr) return -1;
+    int count = 0;
+    while (count < room) {
+      while (*at == '\t' || *at == ' ') ++at;
+      if (digit(*at) >= base) break;
+      std::uint64_t value = 0;
+      while (digit(*at) < base) value = value * base + digit(*at++);
+      out[count++] = value;
+    }
+    return count;
+  }
+
+  [[nodiscard]] bool all_equal(const char* key, std::uint64_t wanted) const noexcept {
+    std::uint64_t values[4];
+    if (numbers(key, 10, values, 4) != 4) return false;
+    for (std::uint64_t value : values)
+      if (value != wanted) return false;
+    return true;
+  }
+
+  [[nodiscard]] bool one_equals(const char* key, unsigned base, std::uint64_t wanted) const noexcept {
+    std::uint64_t value = 0;
+    return numbers(key, base, &value, 1) == 1 && value == wanted;
+  }
+
+ private:
+  static unsigned digit(char c) noexcept {
+    if (c >= '0' && c <= '9') return static_cast<unsigned>(c - '0');
+    if (c >= 'a' && c <= 'f') return static_cast<unsigned>(c - 'a') + 10;
+    return 99;
+  }
+
+  char text_[8192] = {};
+};
+
+/// All five capability sets; `effective` is what the effective one must be.
+const char* wrong_capabilities(const Status& status, std::uint64_t keep) noexcept {
+  if (!status.one_equals("CapInh", 16, keep)) return "CapInh";
+  if (!status.one_equals("CapPrm", 16, keep)) return "CapPrm";
+  if (!status.one_equals("CapEff", 16, 0)) return "CapEff";
+  if (!status.one_equals("CapBnd", 16, keep)) return "CapBnd";
+  if (!status.one_equals("CapAmb", 16, keep)) return "CapAmb";
+  return nullptr;
+}
+
+int do_check_init(Child& child, const Op& op) noexcept {
+  const long fd = raw(SYS_openat, child.arena.proc, "self/status", O_RDONLY | O_CLOEXEC, 0);
+  if (fd < 0) return static_cast<int>(fd);
+  Status status;
+  const int rc = status.read(static_cast<int>(fd));
+  close_fd(static_cast<int>(fd));
+  if (rc < 0) return rc;
+  std::uint64_t pids[8];
+  const int levels = status.numbers("NSpid", 10, pids, 8);
+  if (levels < 2 || pids[levels - 1] != 1) return fail_read_back(child, "NSpid");
+  if (!status.all_equal("Uid", op.a)) return fail_read_back(child, "Uid");
+  if (!status.all_equal("Gid", op.b)) return fail_read_back(child, "Gid");
+  if (const char* wrong = wrong_capabilities(status, op.c)) return fail_read_back(child, wrong);
+  std::uint64_t filters = 0;
+  if (status.numbers("Seccomp_filters", 10, &filters, 1) == 1)
+    child.arena.base_filters = static_cast<std::uint32_t>(filters);
+  return 0;
+}
+
+bool groups_match(const Status& status, const Expectation& expected) noexcept {
+  if (expected.group_count < 0) return true;
+  std::uint64_t groups[64];
+  const int count = status.numbers("Groups", 10, groups, 64);
+  // Groups that the map does not know are shown as the overflow id; their number still counts.
+  return count == expected.group_count;
+}
+
+int do_check_payload(Child& child, const Op& op) noexcept {
+  const auto& expected = *child.array<Expectation>(op.s0);
+  Status status;
+  const int rc = status.read(child.status);
+  if (rc < 0) return rc;
+  if (!status.all_equal("Uid", expected.uid)) return fail_read_back(child, "Uid");
+  if (!status.all_equal("Gid", expected.gid)) return fail_read_back(child, "Gid");
+  if (!groups_match(status, expected)) return fail_read_back(child, "Groups");
+  if (!status.one_equals("Umask", 8, expected.umask)) return fail_read_back(child, "Umask");
+  if (const char* wrong = wrong_capabilities(status, expected.capabilities))
+    return fail_read_back(child, wrong);
+  if (!status.one_equals("NoNewPrivs", 10, 1)) return fail_read_back(child, "NoNewPrivs");
+  const std::uint32_t filters = child.arena.base_filters + expected.filters;
+  if (!status.one_equals("Seccomp", 10, filters != 0 ? SECCOMP_MODE_FILTER : 0))
+    return fail_read_back(child, "Seccomp");
+  // Linux 5.9; without the line the mode is what can be known.
+  if (status.find("Seccomp_filters") != nullptr &&
+      !status.one_equals("Seccomp_filters", 10, filters))
+    return fail_read_back(child, "Seccomp_filters");
+  return 0;
+}
+
+// ------------------------------------------------------------------------------------------------
+// Forgetting
+
+int unmap(std::uintptr_t from, std::uintptr_t to) noexcept {
+  if (from >= to) return 0;
+  return static_cast<int>(raw(SYS_munmap, from, to - from));
+}
+
+/// Keeps the program's image and the arena, and nothing else: the launcher's heap, its stack with
+/// environment and arguments, libc's thread-local block, the vdso.
+int do_forget_launcher(Child& child) noexcept {
+#if defined(BELLJAR_SANITIZED)
+  // A sanitizer's shadow cannot be unmapped. Such builds are for tests only, and say so.
+  (void)child;
+  return 0;
+#else
+  const RseqArea rseq = child.arena.rseq;
+  if (rseq.address != 0) {
+    const long rc = raw(SYS_rseq, rseq.address, rseq.size, 1 /* RSEQ_FLAG_UNREGISTER */,
+                        sys::kRseqSignature);
+    if (rc < 0) return static_cast<int>(rc);
+  }
+  constexpr std::uintptr_t kPage = 4096;
+  const auto image_from = reinterpret_cast<std::uintptr_t>(__ehdr_start) & ~(kPage - 1);
+  const auto image_to = (reinterpret_cast<std::uintptr_t>(_end) + kPage - 1) & ~(kPage - 1);
+  const auto arena_from = reinterpret_cast<std::uintptr_t>(&child.arena);
+  const auto arena_to = arena_from + child.arena.size;
+  // The end of user addresses with 47 bits (x86-64) or 48 (arm64); a hole there is no error.
+#if defined(__x86_64__)
+  constexpr std::uintptr_t kEnd = 0x7ffffffff000;
+#else
+  constexpr std::uintptr_t kEnd = 0x1000000000000;
+#endif
+  const bool image_first = image_from < arena_from;
+  int rc = unmap(kPage, image_first ? image_from : arena_from);
+  if (rc >= 0) rc = image_first ? unmap(image_to, arena_from) : unmap(arena_to, image_from);
+  if (rc >= 0) rc = unmap(image_first ? arena_to : image_to, kEnd);
+  return rc;
+#endif
+}
+
+// ------------------------------------------------------------------------------------------------
+// The payload
+
+struct KernelSigaction {
+  void (*handler)(int);
+  unsigned long flags;
+  void (*restorer)();
+  std::uint64_t mask;
+};
+
+int do_new_process_group(Child& child) noexcept {
+  long rc = raw(SYS_setpgid, 0, 0);
+  // What a caller in Python ignores would be ignored for good.
+  const KernelSigaction standard = {};
+  constexpr int kIgnoredByPython[] = {SIGPIPE, SIGXFSZ};
+  for (int number : kIgnoredByPython)
+    if (rc >= 0) rc = raw(SYS_rt_sigaction, number, &standard, nullptr, sizeof standard.mask);
+  const std::uint64_t none = 0;
+  if (rc >= 0) rc = raw(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, sizeof none);
+  if (rc >= 0) rc = raw(SYS_openat, child.arena.proc, "self/status", O_RDONLY | O_CLOEXEC, 0);
+  if (rc >= 0) child.status = static_cast<int>(rc);
+  return static_cast<int>(rc);
+}
+
+int do_set_limit(Child& child, const Op& op) noexcept {
+  const rlimit64 wanted = {op.b, op.b};
+  rlimit64 found = {};
+  long rc = raw(SYS_prlimit64, 0, op.a, &wanted, nullptr);
+  if (rc >= 0) rc = raw(SYS_prlimit64, 0, op.a, nullptr, &found);
+  if (rc < 0) return static_cast<int>(rc);
+  return found.rlim_cur == op.b && found.rlim_max == op.b ? 0 : fail_read_back(child, "rlimit");
+}
+
+int do_null_descriptor(const Op& op) noexcept {
+  // Opened inside: the sandbox's own node, or none at all.
+  const long fd = raw(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR | O_CLOEXEC | O_NOCTTY, 0);
+  if (fd < 0) return static_cast<int>(fd);
+  return static_cast<int>(raw(SYS_dup3, fd, op.a, 0));
+}
+
+int do_change_directory(Child& child, const Op& op) noexcept {
+  const char* path = child.text(op.s0);
+  const long top = raw(SYS_openat, AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+  if (top < 0) return static_cast<int>(top);
+  const int fd = open_path(child, static_cast<int>(top), path, /*own_links=*/true);
+  if (fd < 0) {
+    set_subject(child, Detail::kNone, path);
+    return fd;
+  }
+  long rc = raw(SYS_fchdir, fd);
+  // A directory outside the root would be "(unreachable)/..." (CVE-2024-21626).
+  char here[kPathRoom];
+  if (rc >= 0) rc = raw(SYS_getcwd, here, sizeof here);
+  if (rc >= 0 && here[0] != '/') return fail_read_back(child, "working directory");
+  return static_cast<int>(rc);
+}
+
+int do_install_filter(Child& child, const Op& op) noexcept {
+  sock_fprog program;
+  program.len = static_cast<unsigned short>(op.a);
+  program.filter = const_cast<sock_filter*>(child.array<sock_filter>(op.s0));
+  return static_cast<int>(raw(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program));
+}
+
+int close_between(unsigned first, unsigned last) noexcept {
+  if (first > last) return 0;
+  long rc = raw(SYS_close_range, first, last, 0);
+  if (rc != -ENOSYS && rc != -EPERM) return static_cast<int>(rc);
+  // Linux 5.8 and older, or a filter: every number that could be open, one by one.
+  rlimit64 limit = {};
+  rc = raw(SYS_prlimit64, 0, RLIMIT_NOFILE, nullptr, &limit);
+  if (rc < 0) return static_cast<int>(rc);
+  const unsigned end = last < limit.rlim_max ? last : static_cast<unsigned>(limit.rlim_max);
+  for (unsigned fd = first; fd <= end; ++fd) raw(SYS_close, fd);
+  return 0;
+}
+
+/// Everything from 3 on but `keep` (ascending).
+int close_all_but(const std::int32_t* keep, std::uint64_t count) noexcept {
+  unsigned first = 3;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const int rc = close_between(first, static_cast<unsigned>(keep[i]) - 1);
+    if (rc < 0) return rc;
+    first = static_cast<unsigned>(keep[i]) + 1;
+  }
+  return close_between(first, ~0U);
+}
+
+int do_close_descriptors(Child& child, const Op& op) noexcept {
+  const auto* keep = child.array<std::int32_t>(op.s0);
+  for (std::uint64_t i = 0; i < op.a; ++i) {
+    const long rc = raw(SYS_fcntl, keep[i], F_SETFD, 0);
+    if (rc < 0) return static_cast<int>(rc);
+  }
+  return close_all_but(keep, op.a);
+}
+
+// What stands behind a failed exec, looked up in the sandbox itself.
+
+/// Whether a script's interpreter or a program's loader (a path at `text`) is not there.
+bool is_missing(const char* text) noexcept {
+  return raw(SYS_faccessat, AT_FDCWD, text, F_OK) == -ENOENT;
+}
+
+void explain_script(Child& child, char* head) noexcept {
+  char* name = head + 2;
+  while (*name == ' ' || *name == '\t') ++name;
+  char* end = name;
+  while (*end != '\0' && *end != ' ' && *end != '\t' && *end != '\n') ++end;
+  *end = '\0';
+  if (is_missing(name)) set_subject(child, Detail::kInterpreterMissing, name);
+}
+
+struct ElfHead {
+  unsigned char identification[16];
+  std::uint16_t type, machine;
+  std::uint32_t version;
+  std::uint64_t entry, program_headers, section_headers;
+  std::uint32_t flags;
+  std::uint16_t size, program_header_size, program_header_count;
+};
+struct ElfProgramHeader {
+  std::uint32_t type, flags;
+  std::uint64_t offset, virtual_address, physical_address, file_size, memory_size, alignment;
+};
+
+void explain_elf(Child& child, int fd, const char* head) noexcept {
+  ElfHead elf;
+  std::memcpy(&elf, head, sizeof elf);
+  for (unsigned i = 0; i < elf.program_header_count && i < 64; ++i) {
+    ElfProgramHeader header;
+    if (raw(SYS_pread64, fd, &header, sizeof header,
+            elf.program_headers + i * sizeof header) != sizeof header)
+      return;
+    if (header.type != 3 /* PT_INTERP */) continue;
+    char loader[256] = {};
+    const std::size_t length =
+        header.file_size < sizeof loader ? header.file_size : sizeof loader - 1;
+    if (raw(SYS_pread64, fd, loader, length, header.offset) > 0 && is_missing(loader))
+      set_subject(child, Detail::kLoaderMissing, loader);
+    return;
+  }
+}
+
+void explain_exec(Child& child, const char* path) noexcept {
+  const long fd = raw(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK, 0);
+  struct stat about;
+  struct statfs system;
+  if (raw(SYS_newfstatat, AT_FDCWD, path, &about, 0) >= 0) {
+    if (S_ISDIR(about.st_mode)) set_subject(child, Detail::kIsDirectory, path);
+    else if ((about.st_mode & 0111) == 0) set_subject(child, Detail::kNotExecutable, path);
+    else if (raw(SYS_statfs, path, &system) >= 0 && (system.f_flags & MS_NOEXEC))
+      set_subject(child, Detail::kNoexecMount, path);
+  }
+  if (fd < 0) return;
+  char head[256] = {};
+  if (child.arena.report.detail == Detail::kNone &&
+      raw(SYS_pread64, fd, head, sizeof head - 1, 0) > 4) {
+    if (head[0] == '#' && head[1] == '!') explain_script(child, head);
+    else if (std::memcmp(head, "\177ELF\2", 5) == 0) explain_elf(child, static_cast<int>(fd), head);
+  }
+  close_fd(static_cast<int>(fd));
+}
+
+/// Fills the pointer arrays that execve takes; they lie in the image, beside their strings.
+char** fill_pointers(Child& child) noexcept {
+  auto** pointers = reinterpret_cast<char**>(reinterpret_cast<char*>(&child.image) +
+                                             child.image.pointers);
+  const auto* argv = child.array<std::uint32_t>(child.image.argv);
+  const auto* envp = child.array<std::uint32_t>(child.image.envp);
+  char** out = pointers;
+  for (std::uint32_t i = 0; i < child.image.argc; ++i) *out++ = const_cast<char*>(child.text(argv[i]));
+  *out++ = nullptr;
+  for (std::uint32_t i = 0; i < child.image.envc; ++i) *out++ = const_cast<char*>(child.text(envp[i]));
+  *out = nullptr;
+  return pointers;
+}
+
+int do_exec(Child& child, const Op& op) noexcept {
+  char** argv = fill_pointers(child);
+  char** envp = argv + child.image.argc + 1;
+  const auto* candidates = child.array<std::uint32_t>(op.s0);
+  long rc = -ENOENT;
+  bool denied = false;
+  for (std::uint64_t i = 0; i < op.a; ++i) {
+    const char* path = child.text(candidates[i]);
+    rc = raw(SYS_execve, path, argv, envp);
+    if (rc == -EACCES) denied = true;
+    if (rc == -ENOENT || rc == -EACCES) explain_exec(child, path);
+    if (child.arena.report.detail != Detail::kNone) return static_cast<int>(rc);
+    if (rc != -ENOENT && rc != -ENOTDIR && rc != -EACCES) {
+      set_subject(child, Detail::kNone, path);
+      return static_cast<int>(rc);
+    }
+  }
+  if (denied) return -EACCES;
+  set_subject(child, Detail::kNotFound, "");
+  return -ENOENT;
+}
+
+// ------------------------------------------------------------------------------------------------
+// Carrying out
+
+/// No default on purpose: an operation without a handler does not compile.
+int carry_out(Child& child, const Op& op) noexcept {
+  switch (op.code) {
+    case OpCode::kMapIds: return child.image.legacy ? 0 : do_map_ids(child, op);
+    case OpCode::kTakeIds: return do_take_ids(op);
+    case OpCode::kGuardInit: return do_guard_init();
+    case OpCode::kJoinKeyring: return do_join_keyring();
+    case OpCode::kRaiseLoopback: return do_raise_loopback();
+    case OpCode::kSetHostname:
+      return static_cast<int>(raw(SYS_sethostname, child.text(op.s0), op.a));
+    case OpCode::kAttachRoot: return do_attach_root(child, op);
+    case OpCode::kBindMount: return do_bind_mount(child, op);
+    case OpCode::kMountTmpfs: return do_mount_tmpfs(child, op);
+    case OpCode::kMountProc: return do_mount_proc(child, op);
+    case OpCode::kMountDev: return do_mount_dev(child, op);
+    case OpCode::kMakeDirectory: return do_make_directory(child, op);
+    case OpCode::kMakeSymlink: return do_make_symlink(child, op);
+    case OpCode::kMakeFile: return do_make_file(child, op);
+    case OpCode::kMaskPath: return do_mask_path(child, op);
+    case OpCode::kSettleMountFlags: return do_settle_mount_flags(child);
+    case OpCode::kSealRoot: return do_seal_root(child);
+    case OpCode::kForbidUserNamespaces: return do_forbid_user_namespaces(child, op);
+    case OpCode::kPivotRoot: return do_pivot_root(child);
+    case OpCode::kCheckNamespaces: return do_check_namespaces(child, op);
+    case OpCode::kDropCapabilities: return do_drop_capabilities(op);
+    case OpCode::kCheckInit: return do_check_init(child, op);
+    case OpCode::kForgetLauncher: return do_forget_launcher(child);
+    case OpCode::kNewProcessGroup: return do_new_process_group(child);
+    case OpCode::kSetUmask: return raw(SYS_umask, op.a) < 0 ? -EINVAL : 0;
+    case OpCode::kSetLimit: return do_set_limit(child, op);
+    case OpCode::kNullDescriptor: return do_null_descriptor(op);
+    case OpCode::kChangeDirectory: return do_change_directory(child, op);
+    case OpCode::kSetNoNewPrivileges:
+      return static_cast<int>(raw(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+    case OpCode::kInstallFilter: return do_install_filter(child, op);
+    case OpCode::kCheckPayload: return do_check_payload(child, op);
+    case OpCode::kCloseDescriptors: return do_close_descriptors(child, op);
+    case OpCode::kExec: return do_exec(child, op);
+  }
+  return -ENOSYS;
+}
+
+/// Runs on its own stack in init's memory; init sleeps until it execs or exits.
+[[noreturn]] void run_payload(void* argument) noexcept {
+  Arena& arena = *static_cast<Arena*>(argument);
+  Child child{arena, arena.image()};
+  const Op* ops = child.array<Op>(child.image.ops);
+  for (std::uint32_t i = child.image.payload_op; i < child.image.op_count; ++i) {
+    const int rc = carry_out(child, ops[i]);
+    if (rc >= 0) continue;
+    arena.report.step = ops[i].step;
+    arena.report.error = -rc;
+    break;
+  }
+  leave(125);
+}
+
+// ------------------------------------------------------------------------------------------------
+// Init's life
+
+class Init {
+ public:
+  explicit Init(Child& child) noexcept : child_(child) {}
+
+  [[noreturn]] void run() noexcept {
+    const std::uint64_t child_signal = std::uint64_t{1} << (SIGCHLD - 1);
+    const long signals = raw(SYS_signalfd4, -1, &child_signal, sizeof child_signal, O_CLOEXEC);
+    if (signals < 0) report_and_leave(child_, -1, static_cast<int>(signals));
+    start_payload();
+    drop_descriptors(static_cast<int>(signals));
+    drop_image();
+    Message started;
+    started.kind = MessageKind::kStarted;
+    started.proc_mode = child_.arena.proc_mode;
+    send(child_, started);
+    serve(static_cast<int>(signals));
+  }
+
+ private:
+  void start_payload() noexcept {
+    child_.arena.report.step = -1;
+    const long pid = sys::clone_on_stack(CLONE_VM | CLONE_VFORK | SIGCHLD,
+                                         child_.arena.payload_stack + kPayloadStack,
+                                         [](void* arena) noexcept { run_payload(arena); },
+                                         &child_.arena);
+    if (pid < 0) report_and_leave(child_, -1, static_cast<int>(pid));
+    const Message& report = child_.arena.report;
+    if (report.step >= 0) report_and_leave(child_, report.step, -report.error);
+    payload_ = static_cast<int>(pid);
+  }
+
+  /// What the payload needed of ours is not needed any more; what the policy keeps is the payload's.
+  void drop_descriptors(int signals) noexcept {
+    std::int32_t keep[2] = {child_.arena.control, signals};
+    if (keep[0] > keep[1]) {
+      const std::int32_t swap = keep[0];
+      keep[0] = keep[1];
+      keep[1] = swap;
+    }
+    if (close_all_but(keep, 2) < 0) leave(125);
+  }
+
+  /// The image holds the payload's environment and arguments.
+  void drop_image() noexcept {
+    const auto from = reinterpret_cast<std::uintptr_t>(&child_.arena) + child_.arena.image_offset;
+    if (unmap(from, reinterpret_cast<std::uintptr_t>(&child_.arena) + child_.arena.size) < 0)
+      leave(125);
+  }
+
+  [[noreturn]] void serve(int signals) noexcept {
+    for (;;) {
+      pollfd ready[2] = {{child_.arena.control, POLLIN, 0}, {signals, POLLIN, 0}};
+      const long rc = raw(SYS_ppoll, ready, 2, nullptr, nullptr, 0);
+      if (rc == -EINTR) continue;
+      if (rc < 0) leave(125);
+      if (ready[1].revents != 0) {
+        char drained[128];  // One struct signalfd_siginfo.
+        raw(SYS_read, signals, drained, sizeof drained);
+        reap();
+      }
+      if (ready[0].revents != 0) obey();
+    }
+  }
+
+  void reap() noexcept {
+    for (;;) {
+      int status = 0;
+      struct rusage usage;
+      const long pid = raw(SYS_wait4, -1, &status, WNOHANG | WUNTRACED | WCONTINUED, &usage);
+      if (pid <= 0) return;
+      if (pid != payload_) continue;
+      Message message;
+      message.kind = WIFSTOPPED(status)     ? MessageKind::kStopped
+                     : WIFCONTINUED(status) ? MessageKind::kContinued
+                                            : MessageKind::kEnded;
+      message.status = WIFSTOPPED(status) ? WSTOPSIG(status) : status;
+      message.user_us = usage.ru_utime.tv_sec * 1'000'000 + usage.ru_utime.tv_usec;
+      message.system_us = usage.ru_stime.tv_sec * 1'000'000 + usage.ru_stime.tv_usec;
+      message.max_rss_kib = usage.ru_maxrss;
+      send(child_, message);
+      // The rest of the sandbox ends with its pid 1.
+      if (message.kind == MessageKind::kEnded) leave(0);
+    }
+  }
+
+  void obey() noexcept {
+    Message message;
+    const long got = raw(SYS_recvfrom, child_.arena.control, &message, sizeof message, MSG_DONTWAIT,
+                         nullptr, nullptr);
+    if (got == -EAGAIN || got == -EINTR) return;
+    // The lifeline: without belljar there is no sandbox.
+    if (got <= 0) leave(125);
+    if (got != sizeof message || message.kind != MessageKind::kSignal) return;
+    if (raw(SYS_kill, -payload_, message.status) == -ESRCH) raw(SYS_kill, payload_, message.status);
+  }
+
+  Child& child_;
+  int payload_ = -1;
+};
+
+[[noreturn]] void run_init(void* argument) noexcept {
+  Arena& arena = *static_cast<Arena*>(argument);
+  Child child{arena, arena.image()};
+  const Op* ops = child.array<Op>(child.image.ops);
+  for (std::uint32_t i = 0; i < child.image.payload_op; ++i) {
+    const int rc = carry_out(child, ops[i]);
+    if (rc < 0) report_and_leave(child, ops[i].step, rc);
+  }
+  Init(child).run();
+}
+
+/// The operation that maps ids is init's first; the legacy helper carries it out for its child.
+const Op* find_map(Child& child) noexcept {
+  const Op* ops = child.array<Op>(child.image.ops);
+  for (std::uint32_t i = 0; i < child.image.payload_op; ++i)
+    if (ops[i].code == OpCode::kMapIds) return &ops[i];
+  return nullptr;
+}
+
+}  // namespace
+
+void run_child(Arena& arena) noexcept {
+  sys::call_on_stack(arena.init_stack + kInitStack, [](void* self) noexcept { run_init(self); },
+                     &arena);
+}
+
+void run_legacy_helper(Arena& arena) noexcept {
+  Child child{arena, arena.image()};
+  const auto step = static_cast<int>(child.image.namespaces_step);
+  long rc = 0;
+  if (child.image.privileged) {
+    // For good, unlike the modern back end's launcher: nothing of the helper's privileges is left.
+    rc = raw(SYS_setresgid, child.image.gid_outside, child.image.gid_outside, child.image.gid_outside);
+    if (rc >= 0)
+      rc = raw(SYS_setresuid, child.image.uid_outside, child.image.uid_outside,
+               child.image.uid_outside);
+    if (rc < 0) report_and_leave(child, step, static_cast<int>(rc));
+  }
+  raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  raw(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0);
+  rc = raw(SYS_unshare, child.image.namespace_flags);
+  if (rc < 0) report_and_leave(child, step, static_cast<int>(rc));
+  const Op* map = find_map(child);
+  rc = map == nullptr ? -ENOSYS : do_map_ids(child, *map);
+  if (rc < 0) report_and_leave(child, map == nullptr ? step : map->step, static_cast<int>(rc));
+  const long init = sys::clone_on_stack(CLONE_PARENT | SIGCHLD, arena.init_stack + kInitStack,
+                                        [](void* self) noexcept { run_init(self); }, &arena);
+  if (init < 0) report_and_leave(child, step, static_cast<int>(init));
+  Message message;
+  message.kind = MessageKind::kHelper;
+  message.pid = static_cast<int>(init);
+  send(child, message);
+  leave(0);
+}
+
+}  // namespace belljar::launcher

@@ -1,0 +1,49 @@
+// The child of a launch: from the clone to the payload's exec, and init's life after it.
+//
+// Everything behind this header lives in child.cpp, allocates nothing, makes system calls without
+// libc, and never returns into the launcher's code.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "launcher/child/image.hpp"
+
+namespace belljar::launcher {
+
+inline constexpr std::size_t kInitStack = 96 << 10;
+inline constexpr std::size_t kPayloadStack = 48 << 10;
+
+/// Where glibc's restartable-sequence area is, to be unregistered before its memory goes.
+struct RseqArea {
+  std::uint64_t address = 0;  ///< 0: none is registered.
+  std::uint32_t size = 0;
+};
+
+/// One private mapping that is all that init keeps besides its text: state, two stacks, the image.
+/// Made by the launcher; `image` lies at `image_offset`.
+struct Arena {
+  std::uint64_t size = 0;          ///< Of the whole mapping.
+  std::uint64_t image_offset = 0;  ///< Page-aligned, so that init can drop the image.
+  int control = -1;                ///< The child's end of the control socket; also the lifeline.
+  int proc = -1;                   ///< O_PATH descriptor of the launcher's /proc.
+  RseqArea rseq;
+  Message report;                  ///< Written by the payload while it shares init's memory.
+  std::uint32_t base_filters = 0;  ///< Seccomp filters that init was born with.
+  std::uint32_t proc_mode = 0;
+  alignas(16) std::byte init_stack[kInitStack];
+  alignas(16) std::byte payload_stack[kPayloadStack];
+
+  [[nodiscard]] Image& image() noexcept {
+    return *reinterpret_cast<Image*>(reinterpret_cast<std::byte*>(this) + image_offset);
+  }
+};
+
+/// Modern back end: the caller is the new process, already in its namespaces. Does not return.
+[[noreturn]] void run_child(Arena& arena) noexcept;
+
+/// Legacy back end: the caller is a forked helper of the launcher. It takes the session's ids,
+/// unshares, writes the maps, starts init as a child of the launcher, says so and exits.
+[[noreturn]] void run_legacy_helper(Arena& arena) noexcept;
+
+}  // namespace belljar::launcher

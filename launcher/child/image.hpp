@@ -1,0 +1,142 @@
+// Image: a plan compiled for the child, position-independent and without a pointer, so that it can
+// cross a fork or a memfd. Offsets count from the start of the Image; 0 means "none".
+#pragma once
+
+#include <cstdint>
+
+namespace belljar::launcher {
+
+enum class OpCode : std::uint16_t {
+  // Carried out by init.
+  kMapIds,                ///< s0 uid_map, s1 gid_map, a: 1 when init must become dumpable first
+  kTakeIds,               ///< a uid, b gid
+  kGuardInit,
+  kJoinKeyring,
+  kRaiseLoopback,
+  kSetHostname,           ///< s0 name, a length
+  kAttachRoot,            ///< s0 source or none, a flags, s1 tmpfs options
+  kBindMount,             ///< s0 source, s1 target, a flags, b BindOption
+  kMountTmpfs,            ///< s0 target, s1 options, a flags, b may create
+  kMountProc,             ///< s0 target, s1 options, a first ProcMode, b may create, c weaker
+  kMountDev,              ///< s0 target, s1 options of shm, b may create
+  kMakeDirectory,         ///< s0 path, a mode
+  kMakeSymlink,           ///< s0 path, s1 text
+  kMakeFile,              ///< s0 path, s1 content, a mode, b length
+  kMaskPath,              ///< s0 path
+  kSettleMountFlags,
+  kSealRoot,
+  kForbidUserNamespaces,  ///< a: 1 when the filter forbids them too
+  kPivotRoot,
+  kCheckNamespaces,       ///< a CLONE_NEW* flags that were created
+  kDropCapabilities,      ///< a bits to keep
+  kCheckInit,             ///< a uid, b gid, c capability bits
+  kForgetLauncher,
+  // Carried out by the payload.
+  kNewProcessGroup,
+  kSetUmask,              ///< a mask
+  kSetLimit,              ///< a resource, b value
+  kNullDescriptor,        ///< a descriptor
+  kChangeDirectory,       ///< s0 path
+  kSetNoNewPrivileges,
+  kInstallFilter,         ///< s0 instructions, a count
+  kCheckPayload,          ///< s0 Expectation
+  kCloseDescriptors,      ///< s0 descriptors (int32, ascending), a count
+  kExec,                  ///< s0 candidates (uint32 offsets), a count
+};
+
+/// Bits of kBindMount's `b`.
+enum BindOption : std::uint64_t {
+  kBindOptional = 1,     ///< A missing source is passed over.
+  kBindIfReachable = 2,  ///< So is one that may not be reached.
+  kBindMayCreate = 4,    ///< A missing mount point is made.
+};
+
+struct Op {
+  OpCode code = OpCode::kMapIds;
+  std::uint16_t unused = 0;
+  std::int32_t step = 0;  ///< Index into Plan::steps, for reports.
+  std::uint32_t s0 = 0;
+  std::uint32_t s1 = 0;
+  std::uint64_t a = 0;
+  std::uint64_t b = 0;
+  std::uint64_t c = 0;
+};
+
+/// What read-back (b) must find in the payload's status.
+struct Expectation {
+  std::uint32_t uid = 0;
+  std::uint32_t gid = 0;
+  std::uint32_t umask = 0;
+  std::uint32_t filters = 0;  ///< Beyond those that init already had.
+  std::uint64_t capabilities = 0;
+  std::int32_t group_count = -1;  ///< -1: the caller's groups stayed, nothing to compare.
+  std::uint32_t unused = 0;
+};
+
+/// Indexes of `namespace_inodes`: what inode numbers prove. A user namespace is proved by the map
+/// that could be written (it can be once), a pid namespace by init's own NSpid line.
+inline constexpr int kNamespaceKinds = 5;
+
+struct Image {
+  std::uint32_t size = 0;        ///< Of all of it, in bytes.
+  std::uint32_t ops = 0;         ///< Offset of Op[op_count].
+  std::uint32_t op_count = 0;
+  std::uint32_t payload_op = 0;  ///< Index of the first of the payload's.
+  std::uint32_t argv = 0;        ///< Offset of uint32 offsets, argc of them.
+  std::uint32_t argc = 0;
+  std::uint32_t envp = 0;
+  std::uint32_t envc = 0;
+  std::uint32_t pointers = 0;    ///< Room for argc + envc + 2 pointers, filled in by the child.
+  std::uint32_t namespaces_step = 0;
+  std::uint64_t namespace_flags = 0;
+  std::uint64_t namespace_inodes[kNamespaceKinds] = {};  ///< The launcher's: mnt net ipc uts cgroup.
+  std::uint32_t uid_outside = 0;
+  std::uint32_t gid_outside = 0;
+  std::uint8_t privileged = 0;   ///< The launcher acts for another uid.
+  std::uint8_t legacy = 0;       ///< No clone3, no new mount API.
+};
+
+// --- what the child says -----------------------------------------------------------------------
+
+enum class MessageKind : std::uint32_t {
+  kHelper,   ///< Legacy back end: `pid` is init, as the launcher sees it.
+  kFailed,   ///< Step `step` failed with `error`.
+  kStarted,  ///< The payload has passed exec.
+  kStopped,  ///< By signal `status`.
+  kContinued,
+  kEnded,    ///< With wait status `status`; `usage` of the payload's own process.
+  // From the launcher:
+  kSignal,   ///< Send signal `status` to the payload's process group.
+};
+
+/// More about a failure than its errno can say.
+enum class Detail : std::uint32_t {
+  kNone,
+  kReadBack,             ///< The kernel says something else than what was set; `subject` says what.
+  kMountApiUnavailable,  ///< The very first mount of the modern back end was refused.
+  kNotFound,             ///< exec: no candidate exists.
+  kInterpreterMissing,   ///< exec: the script's `subject` does not exist in the sandbox.
+  kLoaderMissing,        ///< exec: the program's dynamic loader `subject` does not exist there.
+  kNoexecMount,          ///< exec: it lies on a mount without exec.
+  kNotExecutable,        ///< exec: its mode has no x bit.
+  kIsDirectory,          ///< exec: it is a directory.
+  kPlantedLink,          ///< A symbolic link of the session's own uid stood in the way of `subject`.
+};
+
+struct Message {
+  MessageKind kind = MessageKind::kFailed;
+  std::int32_t step = -1;
+  std::int32_t error = 0;
+  Detail detail = Detail::kNone;
+  std::int32_t pid = 0;
+  std::int32_t status = 0;
+  std::uint32_t proc_mode = 0;  ///< ProcMode of the last kMountProc.
+  std::int64_t user_us = 0;
+  std::int64_t system_us = 0;
+  std::int64_t max_rss_kib = 0;
+  std::int64_t read_blocks = 0;
+  std::int64_t written_blocks = 0;
+  char subject[256] = {};
+};
+
+}  // namespace belljar::launcher

@@ -1,0 +1,92 @@
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+
+#include "launcher/cli/options.hpp"
+#include "launcher/sys/raw.hpp"
+
+namespace belljar::launcher {
+namespace {
+
+constexpr const char* kRunExamples = R"(
+Examples:
+  belljar run -- python3 script.py
+      The host read-only, this directory writable, no network.
+  belljar run --policy builtin:agent@1 --workspace /srv/job -- python3 agent.py
+      An agent in its own directory, with the host's network.
+  belljar run --policy agent.json -v ./data:/data:ro -e TERM --timeout 30s -- make test
+      A policy of your own, with more shown and less time.
+  belljar run --record out.json -- ./program; jq .cause out.json
+      Why it ended: exited, signaled, wall_time, cpu_time, syscall, setup, ...
+
+Exit status: the command's own; 128+n for signal n; 124 out of time; 125 belljar
+refused or failed (it says why); 126 not executable; 127 not found.)";
+
+constexpr const char* kExplainExamples = R"(
+Prints every step of the launch, who carries it out, and the policy line that asked
+for it. Nothing is run.
+
+Examples:
+  belljar explain
+  belljar explain --policy agent.json -- python3 agent.py)";
+
+/// Descriptors 0, 1 and 2 exist, so that nothing of ours lands there; all others end at exec.
+bool guard_descriptors() {
+  std::array<pollfd, 3> standard = {{{0, 0, 0}, {1, 0, 0}, {2, 0, 0}}};
+  poll(standard.data(), standard.size(), 0);
+  for (const pollfd& entry : standard)
+    if ((entry.revents & POLLNVAL) && open("/dev/null", O_RDWR | O_NOCTTY) != entry.fd) return false;
+  constexpr unsigned kCloseOnExec = 4;  // CLOSE_RANGE_CLOEXEC, Linux 5.11
+  if (sys::raw(SYS_close_range, 3U, ~0U, kCloseOnExec) >= 0) return true;
+  for (int fd = 3; fd < static_cast<int>(sysconf(_SC_OPEN_MAX)); ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return true;
+}
+
+int parse_and_run(int argc, char** argv) {
+  CLI::App app("Runs code that nobody has read, in a sandbox that one file describes.", "belljar");
+  app.set_version_flag("--version", "belljar " BELLJAR_VERSION);
+  app.require_subcommand(1);
+  app.footer("`belljar run --help` has examples.");
+
+  PolicyOptions run_options, explain_options;
+  std::string record;
+  int status_fd = -1;
+  CLI::App* run = app.add_subcommand("run", "Run a command in a sandbox");
+  run_options.declare(*run);
+  run->add_option("--record", record, "Write the record, one JSON object, here at the end")
+      ->type_name("FILE|fd:N");
+  run->add_option("--status-fd", status_fd, "Write started, stopped and record as JSON lines here")
+      ->type_name("N");
+  run->footer(kRunExamples);
+  CLI::App* explain = app.add_subcommand("explain", "Show what run would do, step by step, and why");
+  explain_options.declare(*explain);
+  explain->footer(kExplainExamples);
+  std::vector<std::string> probes;
+  CLI::App* probe = app.add_subcommand("probe", "")->group("");
+  probe->add_option("name", probes);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    std::fprintf(stderr, "belljar: %s\nbelljar: see belljar %s--help\n", error.what(),
+                 run->parsed() ? "run " : explain->parsed() ? "explain " : "");
+    return run->parsed() || app.get_subcommands().empty() ? kBelljarFailed : 2;
+  }
+  if (run->parsed()) return run_command(run_options, record, status_fd);
+  if (explain->parsed()) return explain_command(explain_options);
+  return probe_command(probes);
+}
+
+}  // namespace
+}  // namespace belljar::launcher
+
+int main(int argc, char** argv) {
+  if (!belljar::launcher::guard_descriptors()) return belljar::launcher::kBelljarFailed;
+  return belljar::launcher::parse_and_run(argc, argv);
+}

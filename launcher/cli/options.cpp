@@ -1,0 +1,133 @@
+#include "launcher/cli/options.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace belljar::launcher {
+namespace {
+
+std::string json_string(const std::string& value) {
+  return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+/// The command line is the caller's own word, so its paths are resolved at once and with his rights;
+/// the sandbox then follows no link of the session's on the way to them.
+std::string resolved(const std::string& path) {
+  std::array<char, PATH_MAX> buffer{};
+  return realpath(path.c_str(), buffer.data()) != nullptr ? std::string(buffer.data()) : path;
+}
+
+/// Collects settings and complaints of one command line.
+class Settings {
+ public:
+  explicit Settings(policy::Layers& layers) : layers_(layers) {}
+
+  void add(const std::string& path, const std::string& json, const std::string& label) {
+    layers_.add_setting(path, json, label);
+  }
+
+  void complain(const std::string& option, const std::string& what) {
+    std::fprintf(stderr, "belljar: %s: %s\n", option.c_str(), what.c_str());
+    failed_ = true;
+  }
+
+  void add_volume(const std::string& text) {
+    const std::string option = "-v " + text;
+    std::string source = text.substr(0, text.find(':'));
+    std::string target = text.size() > source.size() ? text.substr(source.size() + 1) : "";
+    bool readonly = false;
+    if (target.ends_with(":ro") || target.ends_with(":rw")) {
+      readonly = target.ends_with(":ro");
+      target.resize(target.size() - 3);
+    }
+    if (source.empty() || target.empty() || target.find(':') != std::string::npos)
+      return complain(option, "expected SRC:DST or SRC:DST:ro");
+    if (access(source.c_str(), F_OK) != 0)
+      return complain(option, source + " cannot be found: " + strerrordesc_np(errno));
+    add(policy::member_path("filesystem.mounts", target),
+        "{\"type\":\"bind\",\"source\":" + json_string(resolved(source)) +
+            ",\"readonly\":" + (readonly ? "true" : "false") + "}",
+        option);
+  }
+
+  void add_variable(const std::string& text) {
+    const std::string name = text.substr(0, text.find('='));
+    const std::string option = "-e " + name;
+    if (name.empty()) return complain("-e " + text, "expected NAME or NAME=VALUE");
+    std::string value;
+    if (name.size() < text.size()) value = text.substr(name.size() + 1);
+    else if (const char* own = std::getenv(name.c_str())) value = own;
+    else return complain(option, "is not set here; write " + name + "=VALUE");
+    add(policy::member_path("env.set", name), json_string(value), option);
+  }
+
+  void add_workspace(const std::string& directory) {
+    const std::string option = "--workspace " + directory;
+    if (access(directory.c_str(), F_OK) != 0)
+      return complain(option, std::string("cannot be found: ") + strerrordesc_np(errno));
+    add("filesystem.workspace.path", json_string(resolved(directory)), option);
+  }
+
+  void add_set(const std::string& text) {
+    const std::size_t equals = text.find('=', text.rfind(']') == std::string::npos ? 0 : text.rfind(']'));
+    if (equals == std::string::npos || equals == 0)
+      return complain("--set " + text, "expected PATH=VALUE, as in limits.wall_time=30s");
+    add(text.substr(0, equals), text.substr(equals + 1), "--set " + text);
+  }
+
+  [[nodiscard]] bool failed() const { return failed_; }
+
+ private:
+  policy::Layers& layers_;
+  bool failed_ = false;
+};
+
+}  // namespace
+
+void PolicyOptions::declare(CLI::App& app) {
+  app.add_option("-p,--policy", policy,
+                 "A policy file, or builtin:NAME (dev@1, agent@1, strict@1). Default: builtin:dev@1")
+      ->type_name("FILE|builtin:NAME");
+  app.add_option("-v,--volume", volumes, "Show the host's SRC at DST; writable unless :ro")
+      ->type_name("SRC:DST[:ro]")
+      ->allow_extra_args(false);
+  app.add_option("-e,--env", environment, "Set an environment variable, or pass the caller's")
+      ->type_name("NAME[=VALUE]")
+      ->allow_extra_args(false);
+  app.add_option("-w,--workdir", directory, "Start in DIR (a path inside the sandbox)")->type_name("DIR");
+  app.add_option("--workspace", workspace, "The writable directory. Default: the policy's")
+      ->type_name("DIR");
+  app.add_option("--network", network, "none, or shared: the host's network")->type_name("MODE");
+  app.add_option("--timeout", timeout, "End the sandbox after this time: 500ms, 30s, 15m, 2h")
+      ->type_name("DURATION");
+  app.add_option("--set", settings, "Set any value of the policy, as in limits.rlimits.nofile=64")
+      ->type_name("PATH=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("command", command, "What to run, after --")->type_name("CMD...");
+}
+
+std::optional<policy::Policy> PolicyOptions::resolve() const {
+  policy::Layers layers;
+  layers.add(policy.empty() ? "builtin:dev@1" : policy);
+  Settings made(layers);
+  for (const std::string& volume : volumes) made.add_volume(volume);
+  for (const std::string& variable : environment) made.add_variable(variable);
+  if (!workspace.empty()) made.add_workspace(workspace);
+  if (!network.empty()) made.add("network.mode", json_string(network), "--network " + network);
+  if (!timeout.empty()) made.add("limits.wall_time", json_string(timeout), "--timeout " + timeout);
+  for (const std::string& setting : settings) made.add_set(setting);
+  auto resolved = layers.resolve();
+  if (!resolved)
+    for (const policy::Diagnostic& diagnostic : resolved.error())
+      std::fprintf(stderr, "%s\n", diagnostic.text().c_str());
+  if (!resolved || made.failed()) return std::nullopt;
+  return std::move(*resolved);
+}
+
+}  // namespace belljar::launcher

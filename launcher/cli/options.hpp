@@ -1,0 +1,39 @@
+// What `run` and `explain` share: the policy that a command line describes.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "launcher/plan.hpp"
+#include "policy/load.hpp"
+
+namespace belljar::launcher {
+
+/// The options that say under which policy a command runs.
+struct PolicyOptions {
+  std::string policy;
+  std::vector<std::string> volumes;
+  std::vector<std::string> environment;
+  std::string directory;
+  std::string workspace;
+  std::string network;
+  std::string timeout;
+  std::vector<std::string> settings;
+  std::vector<std::string> command;
+
+  /// Adds them to a subcommand.
+  void declare(CLI::App& app);
+
+  /// The effective policy. Everything that is wrong with it is printed on stderr; nothing then.
+  [[nodiscard]] std::optional<policy::Policy> resolve() const;
+};
+
+/// 125: Belljar refused or failed, as opposed to the command.
+inline constexpr int kBelljarFailed = 125;
+
+int run_command(const PolicyOptions& options, const std::string& record, int status_fd);
+int explain_command(const PolicyOptions& options);
+int probe_command(const std::vector<std::string>& names);
+
+}  // namespace belljar::launcher

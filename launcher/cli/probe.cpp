@@ -1,0 +1,32 @@
+// `belljar probe NAME...`, internal: tries, from inside a sandbox, what the controls must refuse.
+#include <cstdio>
+
+#include "launcher/cli/options.hpp"
+#include "launcher/controls/control.hpp"
+#include "launcher/record.hpp"
+
+namespace belljar::launcher {
+
+int probe_command(const std::vector<std::string>& names) {
+  bool any_open = false;
+  std::size_t tried = 0;
+  for (const Control* control : controls()) {
+    for (const Probe& probe : control->probes) {
+      const bool wanted =
+          names.empty() || std::find(names.begin(), names.end(), probe.name) != names.end();
+      if (!wanted) continue;
+      ++tried;
+      const int refusal = probe.attempt_it();
+      any_open |= refusal == 0;
+      std::printf("%s %s\n", std::string(probe.name).c_str(),
+                  refusal == 0 ? "open" : errno_name(refusal).c_str());
+    }
+  }
+  if (!names.empty() && tried != names.size()) {
+    std::fputs("belljar: unknown probe\n", stderr);
+    return 2;
+  }
+  return any_open ? 1 : 0;
+}
+
+}  // namespace belljar::launcher

@@ -1,0 +1,135 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+#include "launcher/cli/options.hpp"
+#include "launcher/failure.hpp"
+#include "launcher/launch.hpp"
+#include "launcher/sys/unique_fd.hpp"
+
+namespace belljar::launcher {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Writes whole lines to a descriptor; a reader that is gone is not an error of the run.
+void write_line(int fd, std::string line) {
+  line += '\n';
+  for (std::size_t done = 0; done < line.size();) {
+    const ssize_t wrote = write(fd, line.data() + done, line.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) return;
+    done += static_cast<std::size_t>(wrote);
+  }
+}
+
+/// Where the record goes: a file that is made before the launch, so that a run whose record could
+/// not be written never starts, or a descriptor of the caller's.
+class RecordSink {
+ public:
+  /// False, after saying why, when it cannot be written.
+  bool open(const std::string& where) {
+    if (where.empty()) return true;
+    if (where.starts_with("fd:")) {
+      const auto [end, error] = std::from_chars(where.data() + 3, where.data() + where.size(), fd_);
+      if (error == std::errc() && end == where.data() + where.size() && fcntl(fd_, F_GETFD) >= 0)
+        return true;
+      std::fprintf(stderr, "belljar: --record %s: is not an open descriptor\n", where.c_str());
+      return false;
+    }
+    file_ = sys::UniqueFd(::open(where.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0644));
+    fd_ = file_.get();
+    if (file_.valid()) return true;
+    std::fprintf(stderr, "belljar: --record %s: %s\n", where.c_str(), strerrordesc_np(errno));
+    return false;
+  }
+
+  void write(const std::string& json) const {
+    if (fd_ >= 0) write_line(fd_, json);
+  }
+
+ private:
+  int fd_ = -1;
+  sys::UniqueFd file_;
+};
+
+Events status_events(int fd) {
+  if (fd < 0) return {};
+  const auto say = [fd](const nlohmann::ordered_json& json) { write_line(fd, json.dump()); };
+  return {.started = [say](int pid) { say({{"type", "started"}, {"pid", pid}}); },
+          .stopped =
+              [say](int number) { say({{"type", "stopped"}, {"signal", signal_name(number)}}); },
+          .continued = [say] { say({{"type", "continued"}}); }};
+}
+
+void print_plan_texts(const Plan& plan, bool default_policy) {
+  const bool terminal = isatty(STDERR_FILENO) == 1;
+  if (default_policy && terminal)
+    std::fputs("belljar: under builtin:dev@1: the current directory is writable, the rest of the host "
+               "read-only, no network\n", stderr);
+  for (const std::string& note : plan.notes) std::fprintf(stderr, "belljar: note: %s\n", note.c_str());
+}
+
+/// A shell loop around belljar must stop when the command died of a signal that asks for it.
+void die_likewise(const Record& record) {
+  const bool asked = record.signal && (*record.signal == SIGINT || *record.signal == SIGQUIT ||
+                                       *record.signal == SIGTERM);
+  if (!asked || record.cause == Cause::kWallTime) return;
+  std::fflush(nullptr);
+  signal(*record.signal, SIG_DFL);
+  raise(*record.signal);
+}
+
+Record run_planned(const policy::Policy& policy, const PolicyOptions& options, const Events& events,
+                   Clock::time_point begun) {
+  const auto refused = [&](const Error& error) {
+    Record record;
+    record.cause = Cause::kSetup;
+    record.exit_code = kBelljarFailed;
+    record.policy_name = policy.name;
+    record.policy_digest = policy.digest;
+    record.setup = describe_refusal(error, policy);
+    return record;
+  };
+  Result<Host> host = observe_host(policy);
+  if (!host) return refused(host.error());
+  Result<Plan> plan = build_plan(policy, *host, {options.command, options.directory});
+  if (!plan) return refused(plan.error());
+  print_plan_texts(*plan, options.policy.empty());
+  const auto planned = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begun);
+  Record record = launch(*plan, policy, *host, events);
+  record.plan_time = planned;
+  return record;
+}
+
+}  // namespace
+
+int run_command(const PolicyOptions& options, const std::string& record_to, int status_fd) {
+  const Clock::time_point begun = Clock::now();
+  std::optional<policy::Policy> policy = options.resolve();
+  if (!policy) return kBelljarFailed;
+  RecordSink sink;
+  if (!sink.open(record_to)) return kBelljarFailed;
+  if (status_fd >= 0 && fcntl(status_fd, F_GETFD) < 0) {
+    std::fprintf(stderr, "belljar: --status-fd %d: is not an open descriptor\n", status_fd);
+    return kBelljarFailed;
+  }
+  const Record record = run_planned(*policy, options, status_events(status_fd), begun);
+  const std::string json = record_to.empty() && status_fd < 0 ? std::string() : record.json();
+  sink.write(json);
+  if (status_fd >= 0) write_line(status_fd, "{\"type\":\"record\",\"record\":" + json + "}");
+  if (record.setup) std::fputs(failure_text(*record.setup).c_str(), stderr);
+  if (record.cause == Cause::kWallTime)
+    std::fprintf(stderr, "belljar: the command was ended at its wall time, %s\n",
+                 policy->where("limits.wall_time").c_str());
+  die_likewise(record);
+  return record.exit_status();
+}
+
+}  // namespace belljar::launcher

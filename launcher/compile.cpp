@@ -1,0 +1,307 @@
+#include "launcher/compile.hpp"
+
+#include <linux/filter.h>
+
+#include <algorithm>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+
+namespace belljar::launcher {
+namespace {
+
+/// Collects the image's variable parts and hands out their offsets. Offset 0 is the header, so 0 can
+/// mean "none".
+class Builder {
+ public:
+  Builder() : bytes_(sizeof(Image)) {}
+
+  std::uint32_t text(std::string_view value) {
+    const std::uint32_t offset = append(value.data(), value.size(), 1);
+    bytes_.push_back(std::byte{0});
+    return offset;
+  }
+
+  template <class T>
+  std::uint32_t array(const T* values, std::size_t count) {
+    return append(values, count * sizeof(T), alignof(std::max_align_t));
+  }
+
+  std::uint32_t texts(const std::vector<std::string>& values) {
+    std::vector<std::uint32_t> offsets;
+    offsets.reserve(values.size());
+    for (const std::string& value : values) offsets.push_back(text(value));
+    return array(offsets.data(), offsets.size());
+  }
+
+  std::uint32_t room(std::size_t size) {
+    align(alignof(std::max_align_t));
+    const auto offset = static_cast<std::uint32_t>(bytes_.size());
+    bytes_.resize(bytes_.size() + size);
+    return offset;
+  }
+
+  std::vector<std::byte> finish(Image header) && {
+    align(alignof(std::max_align_t));
+    header.size = static_cast<std::uint32_t>(bytes_.size());
+    std::memcpy(bytes_.data(), &header, sizeof header);
+    return std::move(bytes_);
+  }
+
+ private:
+  void align(std::size_t alignment) {
+    bytes_.resize((bytes_.size() + alignment - 1) / alignment * alignment);
+  }
+
+  std::uint32_t append(const void* data, std::size_t size, std::size_t alignment) {
+    align(alignment);
+    const auto offset = static_cast<std::uint32_t>(bytes_.size());
+    const auto* from = static_cast<const std::byte*>(data);
+    bytes_.insert(bytes_.end(), from, from + size);
+    return offset;
+  }
+
+  std::vector<std::byte> bytes_;
+};
+
+std::string map_line(std::uint32_t inside, std::uint32_t outside) {
+  return std::to_string(inside) + " " + std::to_string(outside) + " 1";
+}
+
+std::string tmpfs_options(std::uint64_t size, std::uint64_t inodes, mode_t mode) {
+  std::array<char, 96> text{};
+  std::snprintf(text.data(), text.size(), "size=%llu,nr_inodes=%llu,mode=%04o",
+                static_cast<unsigned long long>(size), static_cast<unsigned long long>(inodes), mode);
+  return text.data();
+}
+
+Op op(OpCode code) {
+  Op made;
+  made.code = code;
+  return made;
+}
+
+/// One overload per action, as in plan.cpp. The launcher's own actions have no operation.
+struct Lower {
+  Builder& builder;
+  const Plan& plan;
+  const Surroundings& surroundings;
+
+  std::optional<Op> operator()(const SetGroups&) const { return std::nullopt; }
+  std::optional<Op> operator()(const CreateNamespaces&) const { return std::nullopt; }
+
+  std::optional<Op> operator()(const MapIds& a) const {
+    Op made = op(OpCode::kMapIds);
+    made.s0 = builder.text(map_line(a.uid_inside, a.uid_outside));
+    made.s1 = builder.text(map_line(a.gid_inside, a.gid_outside));
+    made.a = surroundings.privileged;
+    return made;
+  }
+  std::optional<Op> operator()(const TakeIds& a) const {
+    Op made = op(OpCode::kTakeIds);
+    made.a = a.uid;
+    made.b = a.gid;
+    return made;
+  }
+  std::optional<Op> operator()(const GuardInit&) const { return op(OpCode::kGuardInit); }
+  std::optional<Op> operator()(const JoinKeyring&) const { return op(OpCode::kJoinKeyring); }
+  std::optional<Op> operator()(const RaiseLoopback&) const { return op(OpCode::kRaiseLoopback); }
+  std::optional<Op> operator()(const SetHostname& a) const {
+    Op made = op(OpCode::kSetHostname);
+    made.s0 = builder.text(a.name);
+    made.a = a.name.size();
+    return made;
+  }
+  std::optional<Op> operator()(const AttachRoot& a) const {
+    Op made = op(OpCode::kAttachRoot);
+    if (a.source) made.s0 = builder.text(*a.source);
+    made.s1 = builder.text("size=16m,mode=0755");
+    made.a = a.flags;
+    return made;
+  }
+  std::optional<Op> operator()(const BindMount& a) const {
+    Op made = op(OpCode::kBindMount);
+    made.s0 = builder.text(a.source);
+    made.s1 = builder.text(a.target);
+    made.a = a.flags;
+    if (a.optional) made.b |= kBindOptional;
+    if (a.if_reachable) made.b |= kBindIfReachable;
+    if (a.may_create) made.b |= kBindMayCreate;
+    return made;
+  }
+  std::optional<Op> operator()(const MountTmpfs& a) const {
+    Op made = op(OpCode::kMountTmpfs);
+    made.s0 = builder.text(a.target);
+    made.s1 = builder.text(tmpfs_options(a.size, a.inodes, a.mode));
+    made.a = a.flags;
+    made.b = a.may_create;
+    return made;
+  }
+  std::optional<Op> operator()(const MountProc& a) const {
+    Op made = op(OpCode::kMountProc);
+    made.s0 = builder.text(a.target);
+    made.s1 = builder.text(a.options);
+    made.a = static_cast<std::uint64_t>(a.first);
+    made.b = a.may_create;
+    made.c = a.weaker;
+    return made;
+  }
+  std::optional<Op> operator()(const MountDev& a) const {
+    Op made = op(OpCode::kMountDev);
+    made.s0 = builder.text(a.target);
+    made.s1 = builder.text(tmpfs_options(a.shm_size, a.shm_inodes, 01777));
+    made.b = a.may_create;
+    return made;
+  }
+  std::optional<Op> operator()(const MakeDirectory& a) const {
+    Op made = op(OpCode::kMakeDirectory);
+    made.s0 = builder.text(a.path);
+    made.a = a.mode;
+    return made;
+  }
+  std::optional<Op> operator()(const MakeSymlink& a) const {
+    Op made = op(OpCode::kMakeSymlink);
+    made.s0 = builder.text(a.path);
+    made.s1 = builder.text(a.text);
+    return made;
+  }
+  std::optional<Op> operator()(const MakeFile& a) const {
+    Op made = op(OpCode::kMakeFile);
+    made.s0 = builder.text(a.path);
+    made.s1 = builder.text(a.content);
+    made.a = a.mode;
+    made.b = a.content.size();
+    return made;
+  }
+  std::optional<Op> operator()(const MaskPath& a) const {
+    Op made = op(OpCode::kMaskPath);
+    made.s0 = builder.text(a.path);
+    return made;
+  }
+  std::optional<Op> operator()(const SettleMountFlags&) const {
+    return op(OpCode::kSettleMountFlags);
+  }
+  std::optional<Op> operator()(const SealRoot&) const { return op(OpCode::kSealRoot); }
+  std::optional<Op> operator()(const ForbidUserNamespaces& a) const {
+    Op made = op(OpCode::kForbidUserNamespaces);
+    made.a = a.filtered_too;
+    return made;
+  }
+  std::optional<Op> operator()(const PivotRoot&) const { return op(OpCode::kPivotRoot); }
+  std::optional<Op> operator()(const CheckNamespaces& a) const {
+    Op made = op(OpCode::kCheckNamespaces);
+    made.a = a.created;
+    return made;
+  }
+  std::optional<Op> operator()(const DropCapabilities& a) const {
+    Op made = op(OpCode::kDropCapabilities);
+    made.a = a.keep;
+    return made;
+  }
+  std::optional<Op> operator()(const CheckInit& a) const {
+    Op made = op(OpCode::kCheckInit);
+    made.a = a.uid;
+    made.b = a.gid;
+    made.c = a.capabilities;
+    return made;
+  }
+  std::optional<Op> operator()(const ForgetLauncher&) const { return op(OpCode::kForgetLauncher); }
+  std::optional<Op> operator()(const NewProcessGroup&) const { return op(OpCode::kNewProcessGroup); }
+  std::optional<Op> operator()(const SetUmask& a) const {
+    Op made = op(OpCode::kSetUmask);
+    made.a = a.mask;
+    return made;
+  }
+  std::optional<Op> operator()(const SetLimit& a) const {
+    Op made = op(OpCode::kSetLimit);
+    made.a = static_cast<std::uint64_t>(a.resource);
+    made.b = a.value;
+    return made;
+  }
+  std::optional<Op> operator()(const NullDescriptor& a) const {
+    Op made = op(OpCode::kNullDescriptor);
+    made.a = static_cast<std::uint64_t>(a.fd);
+    return made;
+  }
+  std::optional<Op> operator()(const CloseDescriptors& a) const {
+    Op made = op(OpCode::kCloseDescriptors);
+    std::vector<std::int32_t> keep(a.keep.begin(), a.keep.end());
+    std::sort(keep.begin(), keep.end());
+    made.s0 = builder.array(keep.data(), keep.size());
+    made.a = keep.size();
+    return made;
+  }
+  std::optional<Op> operator()(const ChangeDirectory& a) const {
+    Op made = op(OpCode::kChangeDirectory);
+    made.s0 = builder.text(a.path);
+    return made;
+  }
+  std::optional<Op> operator()(const SetNoNewPrivileges&) const {
+    return op(OpCode::kSetNoNewPrivileges);
+  }
+  std::optional<Op> operator()(const InstallFilter& a) const {
+    Op made = op(OpCode::kInstallFilter);
+    made.s0 = builder.array(a.filter.instructions().data(), a.filter.instructions().size());
+    made.a = a.filter.instructions().size();
+    return made;
+  }
+  std::optional<Op> operator()(const CheckPayload& a) const {
+    Expectation expected;
+    expected.uid = a.uid;
+    expected.gid = a.gid;
+    expected.umask = a.umask;
+    expected.filters = a.filtered;
+    expected.capabilities = a.capabilities;
+    if (a.groups) expected.group_count = static_cast<std::int32_t>(a.groups->size());
+    Op made = op(OpCode::kCheckPayload);
+    made.s0 = builder.array(&expected, 1);
+    return made;
+  }
+  std::optional<Op> operator()(const Exec& a) const {
+    Op made = op(OpCode::kExec);
+    made.s0 = builder.texts(a.candidates);
+    made.a = a.candidates.size();
+    return made;
+  }
+};
+
+}  // namespace
+
+const char* back_end_name(BackEnd back_end) {
+  return back_end == BackEnd::kModern ? "modern" : "legacy";
+}
+
+std::vector<std::byte> compile(const Plan& plan, const Surroundings& surroundings) {
+  Builder builder;
+  Image image;
+  std::vector<Op> ops;
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
+    if (const auto* create = std::get_if<CreateNamespaces>(&step.action)) {
+      image.namespaces_step = static_cast<std::uint32_t>(i);
+      image.namespace_flags = create->flags;
+    }
+    std::optional<Op> made = std::visit(Lower{builder, plan, surroundings}, step.action);
+    if (!made) continue;
+    if (step.side == Side::kInit) image.payload_op = static_cast<std::uint32_t>(ops.size()) + 1;
+    made->step = static_cast<std::int32_t>(i);
+    ops.push_back(*made);
+  }
+  image.op_count = static_cast<std::uint32_t>(ops.size());
+  image.ops = builder.array(ops.data(), ops.size());
+  image.argc = static_cast<std::uint32_t>(plan.argv.size());
+  image.argv = builder.texts(plan.argv);
+  image.envc = static_cast<std::uint32_t>(plan.environment.size());
+  image.envp = builder.texts(plan.environment);
+  image.pointers = builder.room((plan.argv.size() + plan.environment.size() + 2) * sizeof(char*));
+  image.uid_outside = plan.uid;
+  image.gid_outside = plan.gid;
+  image.privileged = surroundings.privileged;
+  image.legacy = surroundings.back_end == BackEnd::kLegacy;
+  for (int i = 0; i < kNamespaceKinds; ++i)
+    image.namespace_inodes[i] = surroundings.namespace_inodes[i];
+  return std::move(builder).finish(image);
+}
+
+}  // namespace belljar::launcher

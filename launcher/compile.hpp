@@ -1,0 +1,31 @@
+// From a Plan to the bytes that the child works from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "launcher/child/image.hpp"
+#include "launcher/plan.hpp"
+
+namespace belljar::launcher {
+
+/// Which system calls a launch uses.
+enum class BackEnd {
+  kModern,  ///< clone3 and the mount API of Linux 5.12.
+  kLegacy,  ///< fork, unshare and mount(2), for containers whose profiles refuse the newer ones.
+};
+
+[[nodiscard]] const char* back_end_name(BackEnd back_end);
+
+/// What the image must know besides the plan.
+struct Surroundings {
+  BackEnd back_end = BackEnd::kModern;
+  bool privileged = false;
+  std::uint64_t namespace_inodes[kNamespaceKinds] = {};
+};
+
+/// A relocatable image (image.hpp): same plan and surroundings, same bytes.
+[[nodiscard]] std::vector<std::byte> compile(const Plan& plan, const Surroundings& surroundings);
+
+}  // namespace belljar::launcher

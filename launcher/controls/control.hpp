@@ -1,0 +1,147 @@
+// The table of controls: every confinement mechanism answers the same five questions.
+//
+// `run`, `explain` and the self-tests walk this one table, so a new mechanism is one new file.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "launcher/host.hpp"
+#include "launcher/plan.hpp"
+#include "policy/base/result.hpp"
+#include "policy/policy.hpp"
+
+namespace belljar::launcher {
+
+/// Where in a launch a step belongs. Steps are ordered by this, and within it by when they were
+/// added, so that a control states *when* without knowing the others.
+enum class Phase {
+  kBefore,           ///< In the launcher.
+  kIds,              ///< Init takes its ids.
+  kGuard,            ///< Init ties itself to the launcher.
+  kNetwork,          ///< Init still holds NET_ADMIN in its own namespace.
+  kRoot,             ///< The new root is attached.
+  kMounts,           ///< Pieces are moved into it.
+  kMasks,            ///< Pieces of them are hidden.
+  kSeal,             ///< Nothing more will be attached.
+  kPivot,            ///< The host's tree is gone.
+  kInitPrivileges,   ///< Init gives up what it has.
+  kInitReadBack,     ///< Read-back (a).
+  kForget,           ///< Init unmaps what came from the launcher.
+  kStart,            ///< The payload's process begins.
+  kLimits,
+  kDescriptors,
+  kDirectory,
+  kPrivileges,
+  kFilter,
+  kReadBack,         ///< Read-back (b).
+  kExec,
+};
+
+/// Collects steps while the table is walked.
+class PlanBuilder {
+ public:
+  PlanBuilder(const policy::Policy& policy_in, const Host& host_in, const Command& command_in,
+              SessionIds ids_in)
+      : policy(policy_in), host(host_in), command(command_in), ids(ids_in) {}
+
+  /// Adds a step of the control being walked; `because` is the policy path that asked for it.
+  void add(Phase phase, StepAction action, std::string because = {});
+  void degrade(std::string what) { degraded.push_back({std::string(control), std::move(what)}); }
+
+  /// The plan, its steps in order of their phases.
+  [[nodiscard]] Plan finish() &&;
+
+  const policy::Policy& policy;
+  const Host& host;
+  const Command& command;
+  const SessionIds ids;
+  std::string_view control;  ///< The one whose turn it is.
+  std::vector<Degraded> degraded;
+  std::vector<std::string> notes;
+  std::vector<std::string> argv;
+  std::vector<std::string> environment;
+  std::string directory = "/";
+
+ private:
+  struct Placed {
+    Phase phase;
+    Step step;
+  };
+  std::vector<Placed> steps_;
+};
+
+/// Something that the kernel or the caller must offer, in words for `doctor` and refusals.
+struct Requirement {
+  std::string what;
+  std::string because;  ///< Policy path.
+};
+
+/// A harmless try, run inside the sandbox, of what the control must refuse.
+struct Probe {
+  std::string_view name;      ///< "unshare-user"
+  std::string_view attempt;   ///< "create a user namespace"
+  int (*attempt_it)();        ///< 0 when the door is open, otherwise the errno of the refusal.
+};
+
+/// A step that failed, as the child reported it.
+struct FailedStep {
+  const Step* step = nullptr;
+  int sys_errno = 0;
+  std::string subject;  ///< What exactly: a path or a name, when the child could say.
+};
+
+struct Control {
+  std::string_view name;
+  std::string_view purpose;
+  /// *require*: what this host must offer for this policy.
+  std::vector<Requirement> (*require)(const policy::Policy&, const Host&);
+  /// *plan*: which steps, on which side, when. Errors name the policy path and the remedy.
+  Status (*plan)(PlanBuilder&);
+  /// *read back*: the steps that ask the kernel what is in force, before exec. Null where another
+  /// control's read-back step covers it; `purpose` says which.
+  Status (*read_back)(PlanBuilder&);
+  /// *probe*: what must fail inside.
+  std::span<const Probe> probes;
+  /// *remedy*: what a person should change when one of its steps failed. Empty: nothing to add.
+  std::string (*remedy)(const FailedStep&, const policy::Policy&, const Host&);
+};
+
+/// All controls, in the order in which they are planned and printed.
+[[nodiscard]] std::span<const Control* const> controls();
+
+/// The control of that name, or null.
+[[nodiscard]] const Control* find_control(std::string_view name);
+
+extern const Control kNamespaces;
+extern const Control kIdentity;
+extern const Control kFilesystem;
+extern const Control kProcAndDev;
+extern const Control kNetwork;
+extern const Control kCapabilities;
+extern const Control kNoNewPrivileges;
+extern const Control kSeccomp;
+extern const Control kRlimits;
+extern const Control kEnvironment;
+extern const Control kStdio;
+extern const Control kTimeLimits;
+extern const Control kCommand;
+
+// What more than one control needs to know of a policy.
+
+/// HOME inside the sandbox, or empty when the policy leaves it to `env`.
+[[nodiscard]] std::string home_path(const policy::Policy& policy, const Host& host);
+
+/// The workspace with "." replaced; empty when there is none.
+[[nodiscard]] std::string workspace_path(const policy::Policy& policy, const Host& host);
+
+/// The CLONE_NEW* flags that the policy asks for.
+[[nodiscard]] std::uint64_t namespace_flags(const policy::Policy& policy);
+
+/// Bits of the policy's capabilities by kernel number (policy/names.hpp).
+[[nodiscard]] std::uint64_t capability_bits(const policy::Policy& policy);
+
+}  // namespace belljar::launcher

@@ -1,0 +1,412 @@
+#include <fcntl.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "launcher/controls/control.hpp"
+#include "launcher/controls/paths.hpp"
+
+namespace belljar::launcher {
+namespace {
+
+using policy::HomeKind;
+using policy::Mount;
+using policy::MountType;
+using policy::RootKind;
+
+int try_create(const char* path) {
+  const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return errno;
+  close(fd);
+  unlink(path);
+  return 0;
+}
+
+constexpr Probe kProbes[] = {
+    {"write-usr", "create a file in /usr", [] { return try_create("/usr/belljar-probe"); }},
+    {"write-etc", "create a file in /etc", [] { return try_create("/etc/belljar-probe"); }},
+    {"write-root", "create a file in /", [] { return try_create("/belljar-probe"); }},
+    {"remount-root", "remount / writable",
+     [] { return mount(nullptr, "/", nullptr, MS_REMOUNT | MS_BIND, nullptr) == 0 ? 0 : errno; }},
+    {"unmount-tmp", "unmount /tmp", [] { return umount2("/tmp", MNT_DETACH) == 0 ? 0 : errno; }},
+    {"read-shadow", "read the host's password hashes",
+     [] {
+       const int fd = open("/etc/shadow", O_RDONLY | O_CLOEXEC);
+       if (fd < 0) return errno;
+       close(fd);
+       return 0;
+     }},
+};
+
+/// One thing that will stand at a path. Mounts are collected first and ordered by path, so that
+/// parents come before children and the order of the file means nothing.
+struct Piece {
+  StepAction action;
+  std::string because;
+  bool ours = false;  ///< A tmpfs of ours: mount points below it can be made.
+};
+
+/// The planned file tree, by target.
+class Tree {
+ public:
+  /// The first to claim a target keeps it: callers go from the explicit to the implied.
+  void put(const std::string& target, Piece piece) { pieces_.try_emplace(target, std::move(piece)); }
+  [[nodiscard]] bool has(const std::string& target) const { return pieces_.contains(target); }
+
+  /// Whether the parent of `target` will be on a tmpfs of ours.
+  [[nodiscard]] bool may_create(const std::string& target) const {
+    for (std::string path = parent_of(target);; path = parent_of(path)) {
+      if (auto found = pieces_.find(path); found != pieces_.end()) return found->second.ours;
+      if (path == "/") return true;
+    }
+  }
+
+  void emit(PlanBuilder& builder) {
+    for (auto& [target, piece] : pieces_) {
+      if (target == "/") continue;
+      std::visit(
+          [&](auto& action) {
+            if constexpr (requires { action.may_create; }) action.may_create = may_create(target);
+          },
+          piece.action);
+      const bool kernel_view = std::holds_alternative<MountProc>(piece.action) ||
+                               std::holds_alternative<MountDev>(piece.action);
+      builder.control = kernel_view ? kProcAndDev.name : kFilesystem.name;
+      builder.add(Phase::kMounts, std::move(piece.action), std::move(piece.because));
+      builder.control = kFilesystem.name;
+    }
+  }
+
+ private:
+  std::map<std::string, Piece> pieces_;
+};
+
+unsigned flags_of(const Mount& mount) {
+  unsigned flags = 0;
+  if (mount.readonly) flags |= kReadOnly;
+  if (mount.nosuid) flags |= kNoSuid;
+  if (mount.nodev) flags |= kNoDev;
+  if (mount.noexec) flags |= kNoExec;
+  return flags;
+}
+
+/// A tmpfs without a size could take half of the host's memory: these bounds are ours.
+constexpr std::uint64_t kDefaultTmpfsSize = std::uint64_t{256} << 20;
+constexpr std::uint64_t kDefaultTmpfsInodes = 100'000;
+constexpr std::uint64_t kDefaultShmSize = std::uint64_t{64} << 20;
+
+constexpr std::array<ProcMode, 2> kFirstProcMode = {ProcMode::kFull, ProcMode::kPids};
+
+std::string hidepid_option(policy::HidePid hidepid) {
+  switch (hidepid) {
+    case policy::HidePid::kOff: return {};
+    case policy::HidePid::kNoAccess: return "hidepid=noaccess";
+    case policy::HidePid::kInvisible: return "hidepid=invisible";
+    case policy::HidePid::kPtraceable: return "hidepid=ptraceable";
+  }
+  return {};
+}
+
+Piece piece_of(const std::string& target, const Mount& mount) {
+  const std::string because = policy::member_path("filesystem.mounts", target);
+  switch (mount.type) {
+    case MountType::kBind:
+      return {BindMount{mount.source, target, flags_of(mount), mount.optional, false, false}, because,
+              false};
+    case MountType::kTmpfs:
+      return {MountTmpfs{target, mount.size.value_or(kDefaultTmpfsSize),
+                         mount.inodes.value_or(kDefaultTmpfsInodes), mount.mode.value_or(0755),
+                         flags_of(mount), false},
+              because, !mount.readonly};
+    case MountType::kProc: {
+      ProcMode first = kFirstProcMode[mount.subset == policy::ProcSubset::kPid ? 1 : 0];
+      if (mount.readonly)
+        first = first == ProcMode::kFull ? ProcMode::kFullReadOnly : ProcMode::kPidsReadOnly;
+      return {MountProc{target, first, hidepid_option(mount.hidepid),
+                        mount.enforce == policy::Enforce::kPrefer, false},
+              because, false};
+    }
+    case MountType::kDev:
+      return {MountDev{target, mount.size.value_or(kDefaultShmSize),
+                       mount.inodes.value_or(kDefaultTmpfsInodes), false},
+              because, false};
+    case MountType::kFile:
+      return {MakeFile{target, mount.content, mount.mode.value_or(0444)}, because, false};
+    case MountType::kDir:
+      return {MakeDirectory{target, mount.mode.value_or(0755)}, because, true};
+    case MountType::kSymlink:
+      return {MakeSymlink{target, mount.source}, because, false};
+  }
+  return {};
+}
+
+/// Top-level names that never come from the host: they are views of the kernel or of what runs now.
+constexpr std::array<std::string_view, 5> kNeverFromHost = {"/dev", "/proc", "/run", "/sys", "/tmp"};
+
+/// Without these no program starts, so hiding one of them is a mistake to be told about.
+constexpr std::array<std::string_view, 5> kNeededByPrograms = {"/usr", "/bin", "/lib", "/lib64", "/etc"};
+
+class FileSystemPlan {
+ public:
+  explicit FileSystemPlan(PlanBuilder& builder)
+      : builder_(builder), files_(builder.policy.filesystem) {}
+
+  Status make() {
+    BELLJAR_CHECK(check_workspace());
+    add_root();
+    for (const auto& [target, mount] : files_.mounts)
+      if (target != "/") tree_.put(target, piece_of(target, mount));
+    add_workspace();
+    add_home();
+    if (files_.root == RootKind::kHost) BELLJAR_CHECK(add_host());
+    BELLJAR_CHECK(check_made_pieces());
+    tree_.emit(builder_);
+    add_masks();
+    return {};
+  }
+
+ private:
+  Status refuse(std::string what, std::string where, std::string remedy) {
+    return fail({ErrorKind::kRefused, 0, std::move(what), std::move(where), std::move(remedy)});
+  }
+
+  Status check_workspace() {
+    const std::string where = "filesystem.workspace.path";
+    workspace_ = workspace_path(builder_.policy, builder_.host);
+    if (!files_.workspace) {
+      if (files_.home.kind == HomeKind::kWorkspace)
+        return refuse("the home is the workspace, and there is no workspace", "filesystem.home",
+                      "give one with --workspace DIR");
+      return {};
+    }
+    const bool implied = files_.workspace->path == ".";
+    const std::string what = implied ? "the current directory" : "the workspace";
+    if (workspace_.empty())
+      return refuse("the current directory has no name here", where,
+                    "change to another one, or give --workspace DIR");
+    if (workspace_ == "/")
+      return refuse(what + " is /, which cannot be the workspace", where,
+                    "change to a project's directory, or give --workspace DIR");
+    if (implied && !builder_.host.home.empty() && is_within(builder_.host.home, workspace_))
+      return refuse("the current directory, " + workspace_ + ", holds your whole home", where,
+                    "change to a project's directory, or say so with --workspace " + workspace_);
+    return check_workspace_access(what);
+  }
+
+  Status check_workspace_access(const std::string& what) {
+    const bool wants_to_write = !files_.workspace->readonly;
+    const std::string uid = std::to_string(builder_.ids.uid);
+    if (builder_.host.workspace_access == Access::kNone)
+      return refuse(what + ", " + workspace_ + ", cannot be reached by uid " + uid +
+                        ", which the command runs as",
+                    "filesystem.workspace.path",
+                    "chown -R " + uid + " " + workspace_ + " (and let it pass the directories above), "
+                    "or choose another directory with --workspace DIR, or another uid with "
+                    "--set identity.uid=N");
+    read_only_ = !wants_to_write || builder_.host.workspace_access == Access::kRead;
+    if (wants_to_write && read_only_)
+      builder_.notes.push_back("uid " + uid + " can only read " + workspace_ +
+                               ", so it is read-only inside; chown it, or --set identity.uid=N");
+    return {};
+  }
+
+  void add_root() {
+    AttachRoot root;
+    std::string because = "filesystem.root";
+    if (auto found = files_.mounts.find("/"); found != files_.mounts.end()) {
+      root.source = found->second.source;
+      root.flags = flags_of(found->second);
+      because = policy::member_path("filesystem.mounts", "/");
+    }
+    sealed_ = !root.source;
+    tree_.put("/", {root, because, sealed_});
+    builder_.add(Phase::kRoot, root, because);
+    builder_.add(Phase::kSeal, SettleMountFlags{});
+    if (sealed_) builder_.add(Phase::kSeal, SealRoot{}, "filesystem.root");
+    builder_.add(Phase::kPivot, PivotRoot{});
+  }
+
+  void add_workspace() {
+    if (workspace_.empty()) return;
+    unsigned flags = kNoSuid | kNoDev;
+    if (read_only_) flags |= kReadOnly;
+    tree_.put(workspace_, {BindMount{workspace_, workspace_, flags, false, false, false},
+                           "filesystem.workspace.path", false});
+  }
+
+  void add_home() {
+    if (files_.home.kind != HomeKind::kPrivate) return;
+    const std::string home = home_path(builder_.policy, builder_.host);
+    tree_.put(home, {MountTmpfs{home, kDefaultTmpfsSize, kDefaultTmpfsInodes, 0700, kNoSuid | kNoDev,
+                                false},
+                     "filesystem.home", true});
+    if (files_.toolchains) add_toolchains(builder_.host.home);
+  }
+
+  /// What PATH names below the home: ~/.cargo/bin shows ~/.cargo, ~/bin just itself. ~/.local holds
+  /// keyrings beside its programs, so of it only bin and lib are shown.
+  void add_toolchains(const std::string& home) {
+    if (home.empty()) return;
+    std::string_view rest;
+    if (auto found = builder_.host.environment.find("PATH"); found != builder_.host.environment.end())
+      rest = found->second;
+    while (!rest.empty()) {
+      const std::size_t colon = rest.find(':');
+      const std::string entry(rest.substr(0, colon));
+      rest = colon == std::string_view::npos ? std::string_view() : rest.substr(colon + 1);
+      if (entry.size() <= home.size() + 1 || !is_within(entry, home)) continue;
+      const std::string top = join(home, entry.substr(home.size() + 1,
+                                                      entry.find('/', home.size() + 1) -
+                                                          home.size() - 1));
+      if (top == join(home, ".local")) {
+        show_toolchain(join(top, "bin"));
+        show_toolchain(join(top, "lib"));
+      } else {
+        show_toolchain(top == join(home, ".config") ? entry : top);
+      }
+      if (top == join(home, ".cargo")) show_toolchain(join(home, ".rustup"));
+    }
+  }
+
+  void show_toolchain(const std::string& path) {
+    if (tree_.has(path) || is_within(workspace_, path)) return;
+    tree_.put(path, {BindMount{path, path, kReadOnly | kNoSuid | kNoDev, true, true, false},
+                     "filesystem.toolchains", false});
+    for (const char* secret : {"credentials", "credentials.toml"})
+      toolchain_masks_.push_back(join(path, secret));
+  }
+
+  Status add_host() {
+    std::map<std::string, std::string> hidden;  // directory -> policy path
+    for (const auto& [name, why] : files_.hide) {
+      const std::string where = policy::member_path("filesystem.hide", name);
+      if (name == policy::kHideWorkspace) {
+        if (!workspace_.empty()) hidden[std::string(top_level_of(workspace_))] = where;
+      } else if (name == policy::kHideHome) {
+        if (!builder_.host.home.empty() && builder_.host.home != "/")
+          hidden[std::string(top_level_of(builder_.host.home))] = where;
+      } else {
+        hidden[name] = where;
+      }
+    }
+    for (std::string_view needed : kNeededByPrograms)
+      if (auto found = hidden.find(std::string(needed)); found != hidden.end())
+        return refuse("hiding " + found->first + " would leave no program to run", found->second,
+                      "move the workspace or home elsewhere, or remove the entry from "
+                      "filesystem.hide");
+    for (const TopLevel& top : builder_.host.top_level) add_top_level(top, hidden);
+    return {};
+  }
+
+  void add_top_level(const TopLevel& top, const std::map<std::string, std::string>& hidden) {
+    if (hidden.contains(top.name)) return;
+    if (std::find(kNeverFromHost.begin(), kNeverFromHost.end(), top.name) != kNeverFromHost.end())
+      return;
+    if (!top.link) {
+      tree_.put(top.name, {BindMount{top.name, top.name, kReadOnly | kNoSuid | kNoDev, false, false,
+                                     false},
+                           "filesystem.root", false});
+      return;
+    }
+    const std::string target = top.link->starts_with("/") ? *top.link : "/" + *top.link;
+    if (!hidden.contains(std::string(top_level_of(target))))
+      tree_.put(top.name, {MakeSymlink{top.name, *top.link}, "filesystem.root", false});
+  }
+
+  /// Files, directories and links are made in a tmpfs of ours or not at all: nothing is ever created
+  /// on the host.
+  Status check_made_pieces() {
+    for (const auto& [target, mount] : files_.mounts) {
+      const bool made = mount.type == MountType::kFile || mount.type == MountType::kDir ||
+                        mount.type == MountType::kSymlink;
+      if (made && !tree_.may_create(target))
+        return refuse(target + " would be made inside a bind of the host, where nothing is created",
+                      policy::member_path("filesystem.mounts", target),
+                      "put a tmpfs there first, or bind what it needs");
+    }
+    return {};
+  }
+
+  void add_masks() {
+    for (const auto& [path, why] : files_.mask)
+      builder_.add(Phase::kMasks, MaskPath{path}, policy::member_path("filesystem.mask", path));
+    for (const std::string& path : toolchain_masks_)
+      builder_.add(Phase::kMasks, MaskPath{path}, "filesystem.toolchains");
+  }
+
+  PlanBuilder& builder_;
+  const policy::Filesystem& files_;
+  Tree tree_;
+  std::string workspace_;
+  std::vector<std::string> toolchain_masks_;
+  bool read_only_ = false;
+  bool sealed_ = false;
+};
+
+Status plan(PlanBuilder& builder) { return FileSystemPlan(builder).make(); }
+
+std::vector<Requirement> require(const policy::Policy&, const Host&) {
+  return {{"mount and pivot_root in an own mount namespace", "filesystem"}};
+}
+
+std::string bind_remedy(const BindMount& bind, int error, const Host& host) {
+  const std::string uid = std::to_string(host.uid);
+  switch (error) {
+    case ENOENT:
+      return "the source or the mount point does not exist; belljar creates nothing on the host: make "
+             "it, correct the path, or write \"optional\": true";
+    case EACCES:
+      return "the session's uid cannot reach " + bind.source + ": look at the owner and mode of it and "
+             "of each directory above it";
+    case ELOOP:
+      return "a symbolic link on the way belongs to the session's own uid and is not followed; name "
+             "what it points to";
+    case EROFS:
+      return "the mount point would have to be made inside a read-only bind; make it on the host, or "
+             "put the mount elsewhere";
+    default:
+      return {};
+  }
+}
+
+std::string remedy(const FailedStep& failed, const policy::Policy&, const Host& host) {
+  if (const auto* bind = std::get_if<BindMount>(&failed.step->action))
+    if (std::string text = bind_remedy(*bind, failed.sys_errno, host); !text.empty()) return text;
+  if (failed.sys_errno == EACCES && std::holds_alternative<AttachRoot>(failed.step->action))
+    return "a security module (AppArmor) denies mounts to this caller; in a container use a profile "
+           "that allows mount, umount and pivot_root, see docs/hosts.md";
+  if (failed.sys_errno == EPERM)
+    return "the kernel or the container's seccomp profile refuses it: allow mount, umount2 and "
+           "pivot_root there, see docs/hosts.md";
+  return {};
+}
+
+}  // namespace
+
+std::string workspace_path(const policy::Policy& policy, const Host& host) {
+  if (!policy.filesystem.workspace) return {};
+  const std::string& path = policy.filesystem.workspace->path;
+  return path == "." ? host.current_directory : path;
+}
+
+std::string home_path(const policy::Policy& policy, const Host& host) {
+  switch (policy.filesystem.home.kind) {
+    case HomeKind::kNone: return {};
+    case HomeKind::kWorkspace: return workspace_path(policy, host);
+    case HomeKind::kPrivate:
+      return host.home.empty() || host.home == "/" ? "/home/sandbox" : host.home;
+    case HomeKind::kPath: return policy.filesystem.home.path;
+  }
+  return {};
+}
+
+const Control kFilesystem = {
+    "filesystem", "an own root that holds just what the policy names (flags are read back as each "
+                  "mount is made, through its own descriptor)",
+    require, plan, nullptr, kProbes, remedy};
+
+}  // namespace belljar::launcher

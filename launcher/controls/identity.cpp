@@ -1,0 +1,152 @@
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "launcher/controls/control.hpp"
+
+namespace belljar::launcher {
+namespace {
+
+constexpr Probe kProbes[] = {
+    {"setuid-root", "become uid 0", [] { return setresuid(0, 0, 0) == 0 ? 0 : errno; }},
+    {"setgroups", "take supplementary groups",
+     [] {
+       const gid_t root_group = 0;
+       return syscall(SYS_setgroups, 1, &root_group) == 0 ? 0 : errno;
+     }},
+};
+
+uid_t inside_uid(const PlanBuilder& builder) {
+  return builder.policy.identity.inside_uid.value_or(builder.ids.uid);
+}
+
+gid_t inside_gid(const PlanBuilder& builder) {
+  return builder.policy.identity.inside_gid.value_or(builder.ids.gid);
+}
+
+Status plan_groups(PlanBuilder& builder) {
+  const policy::Identity& identity = builder.policy.identity;
+  if (builder.host.privileged()) {
+    builder.add(Phase::kBefore, SetGroups{{identity.groups.begin(), identity.groups.end()}},
+                "identity.groups");
+    return {};
+  }
+  std::vector<gid_t> wanted(identity.groups.begin(), identity.groups.end());
+  std::vector<gid_t> held = builder.host.groups;
+  std::sort(wanted.begin(), wanted.end());
+  std::sort(held.begin(), held.end());
+  if (wanted == held) return {};
+  std::string list;
+  for (gid_t group : held) list += (list.empty() ? "" : ", ") + std::to_string(group);
+  const std::string what =
+      "the caller's supplementary groups (" + list + ") stay: only a privileged caller can drop them";
+  if (identity.enforce == policy::Enforce::kPrefer) {
+    builder.degrade(what);
+    return {};
+  }
+  return fail({ErrorKind::kRefused, EPERM, what, "identity.groups",
+               "run belljar as root or with CAP_SETUID and CAP_SETGID, run it as a user without "
+               "them, or accept them with --set identity.enforce=prefer"});
+}
+
+Status plan(PlanBuilder& builder) {
+  const policy::Identity& identity = builder.policy.identity;
+  BELLJAR_CHECK(plan_groups(builder));
+  builder.add(Phase::kIds,
+              MapIds{inside_uid(builder), builder.ids.uid, inside_gid(builder), builder.ids.gid},
+              "identity.uid");
+  if (builder.host.privileged())
+    builder.add(Phase::kIds, TakeIds{inside_uid(builder), inside_gid(builder)}, "identity.uid");
+  if (identity.hostname)
+    builder.add(Phase::kNetwork, SetHostname{*identity.hostname}, "identity.hostname");
+  builder.add(Phase::kStart, SetUmask{identity.umask}, "identity.umask");
+  return {};
+}
+
+/// The payload's own status is compared as a whole: ids, groups, umask here, capabilities,
+/// no_new_privs and the filter for the controls that follow.
+Status read_back(PlanBuilder& builder) {
+  const policy::Identity& identity = builder.policy.identity;
+  builder.add(Phase::kInitReadBack, CheckInit{inside_uid(builder), inside_gid(builder),
+                                              capability_bits(builder.policy)});
+  CheckPayload check;
+  check.uid = inside_uid(builder);
+  check.gid = inside_gid(builder);
+  check.umask = identity.umask;
+  check.capabilities = capability_bits(builder.policy);
+  check.filtered = builder.policy.syscalls.base != policy::SyscallBase::kNone ||
+                   builder.policy.syscalls.default_action || !builder.policy.syscalls.rules.empty();
+  if (builder.host.privileged())
+    check.groups = std::vector<gid_t>(identity.groups.begin(), identity.groups.end());
+  builder.add(Phase::kReadBack, check);
+  return {};
+}
+
+std::vector<Requirement> require(const policy::Policy& policy, const Host& host) {
+  std::vector<Requirement> needs;
+  if (policy.identity.uid.from == policy::Id::From::kNumber && policy.identity.uid.number != host.uid)
+    needs.push_back({"CAP_SETUID and CAP_SETGID, to run as another uid", "identity.uid"});
+  return needs;
+}
+
+std::string remedy(const FailedStep& failed, const policy::Policy&, const Host& host) {
+  if (std::holds_alternative<MapIds>(failed.step->action)) {
+    if (failed.sys_errno == EPERM && host.uid == 0)
+      return "mapping uid 0 takes CAP_SETFCAP; choose another uid: --set identity.uid=N";
+    if (failed.sys_errno == EPERM || failed.sys_errno == EACCES)
+      return "the kernel refuses the id map: on Ubuntu 24.04 and later AppArmor restricts user "
+             "namespaces, see docs/hosts.md";
+  }
+  return {};
+}
+
+}  // namespace
+
+bool Host::privileged() const {
+  constexpr std::uint64_t kSetGid = 1U << 6, kSetUid = 1U << 7;  // CAP_SETGID, CAP_SETUID
+  return (capabilities & (kSetGid | kSetUid)) == (kSetGid | kSetUid);
+}
+
+namespace {
+
+Result<std::uint32_t> outside_id(const policy::Id& id, std::uint32_t callers, bool caller_is_root,
+                                 bool privileged, const char* where) {
+  using From = policy::Id::From;
+  if (id.from == From::kPool)
+    return fail({ErrorKind::kRefused, 0, "\"pool\" ids come from the launch service, which `run` is not",
+                 where, "give a number, or \"caller\""});
+  if (id.from == From::kCaller) return caller_is_root ? kNobody : callers;
+  if (id.number != callers && !privileged)
+    return fail({ErrorKind::kRefused, EPERM,
+                 "id " + std::to_string(id.number) + " is not the caller's own, which is " +
+                     std::to_string(callers),
+                 where, "run belljar as root (or with CAP_SETUID and CAP_SETGID), or use \"caller\""});
+  return id.number;
+}
+
+}  // namespace
+
+Result<SessionIds> session_ids(const policy::Identity& identity, const Host& host) {
+  const bool root = host.uid == 0;
+  SessionIds ids;
+  ids.uid = BELLJAR_TRY(outside_id(identity.uid, host.uid, root, host.privileged(), "identity.uid"));
+  // A numbered uid brings its own group unless the policy says otherwise: never the caller's.
+  policy::Id gid = identity.gid;
+  if (gid.from == policy::Id::From::kCaller && ids.uid != host.uid)
+    gid = {policy::Id::From::kNumber, ids.uid};
+  ids.gid = BELLJAR_TRY(outside_id(gid, host.gid, false, host.privileged(), "identity.gid"));
+  if (root && ids.uid == kNobody && !host.privileged())
+    return fail({ErrorKind::kRefused, EPERM,
+                 "uid 0 without CAP_SETUID and CAP_SETGID can run a sandbox only as uid 0",
+                 "identity.uid", "give belljar the two capabilities, or write out "
+                                 "--set identity.uid=0 --set identity.gid=0"});
+  return ids;
+}
+
+const Control kIdentity = {"identity", "the payload is its own user, in no group of the caller's",
+                           require,    plan, read_back, kProbes, remedy};
+
+}  // namespace belljar::launcher

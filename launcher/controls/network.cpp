@@ -1,0 +1,72 @@
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "launcher/controls/control.hpp"
+
+namespace belljar::launcher {
+namespace {
+
+using policy::NetworkMode;
+
+int try_socket(int family, int type, int protocol) {
+  const int fd = socket(family, type | SOCK_CLOEXEC, protocol);
+  if (fd < 0) return errno;
+  close(fd);
+  return 0;
+}
+
+constexpr Probe kProbes[] = {
+    {"raw-socket", "open a raw IPv4 socket",
+     [] { return try_socket(AF_INET, SOCK_RAW, IPPROTO_ICMP); }},
+    {"route-out", "find a route to an address outside (TEST-NET-1; nothing is sent)",
+     [] {
+       const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+       if (fd < 0) return errno;
+       sockaddr_in address{};
+       address.sin_family = AF_INET;
+       address.sin_port = htons(9);
+       address.sin_addr.s_addr = htonl(0xC0000201);
+       const int result =
+           connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
+       close(fd);
+       return result;
+     }},
+};
+
+Status plan(PlanBuilder& builder) {
+  switch (builder.policy.network.mode) {
+    case NetworkMode::kNone:
+      builder.add(Phase::kNetwork, RaiseLoopback{}, "network.mode");
+      return {};
+    case NetworkMode::kShared:
+      return {};
+    case NetworkMode::kPrivate:
+      return fail({ErrorKind::kRefused, 0, "this version of belljar has no private network yet",
+                   "network.mode", "use \"none\", or \"shared\" for the host's network"});
+  }
+  return {};
+}
+
+std::vector<Requirement> require(const policy::Policy& policy, const Host&) {
+  if (policy.network.mode == NetworkMode::kShared) return {};
+  return {{"network namespaces", "network.mode"}};
+}
+
+std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&) {
+  if (failed.sys_errno == EPERM)
+    return "the capabilities of the new user namespace were taken away, as Ubuntu's AppArmor "
+           "restriction does; see docs/hosts.md";
+  return {};
+}
+
+}  // namespace
+
+const Control kNetwork = {
+    "network", "no way out but the one that the policy names (its namespace is read back with the "
+               "other namespaces)",
+    require, plan, nullptr, kProbes, remedy};
+
+}  // namespace belljar::launcher

@@ -1,0 +1,31 @@
+#include <sys/prctl.h>
+
+#include <cerrno>
+
+#include "launcher/controls/control.hpp"
+
+namespace belljar::launcher {
+namespace {
+
+constexpr Probe kProbes[] = {
+    {"no-new-privs-off", "run without no_new_privs",
+     [] { return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? EPERM : 0; }},
+};
+
+Status plan(PlanBuilder& builder) {
+  builder.add(Phase::kPrivileges, SetNoNewPrivileges{});
+  return {};
+}
+
+std::vector<Requirement> require(const policy::Policy&, const Host&) { return {}; }
+
+std::string remedy(const FailedStep&, const policy::Policy&, const Host&) { return {}; }
+
+}  // namespace
+
+const Control kNoNewPrivileges = {
+    "no_new_privs", "no exec gives more than the payload has: no setuid program, no file capability "
+                    "(read back with the identity)",
+    require, plan, nullptr, kProbes, remedy};
+
+}  // namespace belljar::launcher

@@ -1,0 +1,82 @@
+#include "launcher/seccomp/seccomp.hpp"
+
+#include <pty.h>
+#include <sys/ioctl.h>
+#include <sys/ptrace.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "launcher/controls/control.hpp"
+
+namespace belljar::launcher {
+namespace {
+
+int call(long number, long a = 0, long b = 0, long c = 0, long d = 0) {
+  return syscall(number, a, b, c, d) >= 0 ? 0 : errno;
+}
+
+constexpr Probe kProbes[] = {
+    {"clone3", "call clone3 (the probe passes no arguments)", [] { return call(SYS_clone3); }},
+    {"io-uring", "set up an io_uring", [] { return call(SYS_io_uring_setup, 1, 0); }},
+    {"keyctl", "read the session keyring's number",
+     [] { return call(SYS_keyctl, /*KEYCTL_GET_KEYRING_ID*/ 0, -3, 0); }},
+    {"userfaultfd", "open a userfaultfd", [] { return call(SYS_userfaultfd, 1); }},
+    {"vsock", "open a vsock socket",
+     [] {
+       const int fd = socket(AF_VSOCK, SOCK_STREAM, 0);
+       if (fd < 0) return errno;
+       close(fd);
+       return 0;
+     }},
+    {"inject-input", "push a character into a terminal (TIOCSTI, on the probe's own one)",
+     [] {
+       int master = -1, slave = -1;
+       if (openpty(&master, &slave, nullptr, nullptr, nullptr) != 0) return errno;
+       char letter = 'x';
+       const int result = ioctl(slave, TIOCSTI, &letter) == 0 ? 0 : errno;
+       close(master);
+       close(slave);
+       return result;
+     }},
+    {"trace-self", "become traced", [] { return call(SYS_ptrace, PTRACE_TRACEME); }},
+};
+
+std::string describe_set(const policy::Syscalls& syscalls) {
+  using policy::SyscallBase;
+  std::string text = "none";
+  if (syscalls.base == SyscallBase::kAgent1) text = "agent@1";
+  if (syscalls.base == SyscallBase::kStrict1) text = "strict@1";
+  const std::size_t own = syscalls.rules.size() + (syscalls.default_action ? 1 : 0);
+  if (own != 0) text += " and " + std::to_string(own) + " rule" + (own == 1 ? "" : "s") + " of the policy";
+  return text;
+}
+
+Status plan(PlanBuilder& builder) {
+  std::optional<SeccompFilter> filter = BELLJAR_TRY(seccomp_program(builder.policy.syscalls));
+  if (filter)
+    builder.add(Phase::kFilter, InstallFilter{describe_set(builder.policy.syscalls), std::move(*filter)},
+                "syscalls");
+  return {};
+}
+
+std::vector<Requirement> require(const policy::Policy& policy, const Host&) {
+  if (policy.syscalls.base == policy::SyscallBase::kNone && policy.syscalls.rules.empty()) return {};
+  return {{"seccomp filters (CONFIG_SECCOMP_FILTER)", "syscalls"}};
+}
+
+std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&) {
+  if (failed.sys_errno == EINVAL || failed.sys_errno == ENOSYS)
+    return "this kernel has no seccomp filters, or its container forbids seccomp(2)";
+  return {};
+}
+
+}  // namespace
+
+const Control kSeccomp = {"seccomp", "the payload makes only the system calls of its set (read back "
+                                     "with the identity)",
+                          require,   plan, nullptr, kProbes, remedy};
+
+}  // namespace belljar::launcher

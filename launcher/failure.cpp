@@ -1,0 +1,186 @@
+#include "launcher/failure.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "launcher/controls/control.hpp"
+#include "launcher/controls/paths.hpp"
+
+namespace belljar::launcher {
+namespace {
+
+std::string subject_of(const Message& message) {
+  return {message.subject, strnlen(message.subject, sizeof message.subject)};
+}
+
+/// "agent.json:14:9 filesystem.mounts["/data"]", or that no line asked for it.
+std::string origin_text(const policy::Policy& policy, const std::string& because) {
+  if (because.empty()) return {};
+  const std::string where = policy.where(because);
+  return where.empty() ? because + " (a default)" : where + " " + because;
+}
+
+const std::string& target_of(const Step& step) {
+  static const std::string kNone;
+  if (const auto* bind = std::get_if<BindMount>(&step.action)) return bind->target;
+  if (const auto* tmpfs = std::get_if<MountTmpfs>(&step.action)) return tmpfs->target;
+  if (const auto* proc = std::get_if<MountProc>(&step.action)) return proc->target;
+  if (const auto* dev = std::get_if<MountDev>(&step.action)) return dev->target;
+  if (const auto* mask = std::get_if<MaskPath>(&step.action)) return mask->path;
+  return kNone;
+}
+
+/// Which policy path keeps `path` of the host out of the sandbox.
+std::string hidden_by(const Plan& plan, const policy::Policy& policy, const Host& host,
+                      const std::string& path) {
+  const Step* nearest = nullptr;
+  for (const Step& step : plan.steps) {
+    const std::string& target = target_of(step);
+    if (target.empty() || !is_within(path, target)) continue;
+    if (nearest == nullptr || target.size() >= target_of(*nearest).size()) nearest = &step;
+  }
+  if (nearest != nullptr) return nearest->because;
+  const std::string top(top_level_of(path));
+  for (const auto& [name, why] : policy.filesystem.hide) {
+    const bool computed =
+        (name == policy::kHideWorkspace && is_within(workspace_path(policy, host), top)) ||
+        (name == policy::kHideHome && is_within(host.home, top));
+    if (name == top || computed) return policy::member_path("filesystem.hide", name);
+  }
+  return "filesystem.root";
+}
+
+/// Where the host has the command: what the sandbox would try, then the caller's own PATH.
+std::string find_on_host(const Plan& plan, const Host& host) {
+  std::vector<std::string> paths;
+  if (const auto* exec = std::get_if<Exec>(&plan.steps.back().action)) paths = exec->candidates;
+  const std::string& program = plan.argv.front();
+  if (program.find('/') != std::string::npos && !program.starts_with("/"))
+    paths = {join(plan.directory, program)};
+  if (auto found = host.environment.find("PATH");
+      found != host.environment.end() && program.find('/') == std::string::npos) {
+    std::string_view rest = found->second;
+    while (!rest.empty()) {
+      const std::string_view entry = rest.substr(0, rest.find(':'));
+      if (entry.starts_with("/")) paths.push_back(join(entry, program));
+      rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
+    }
+  }
+  for (const std::string& path : paths)
+    if (access(path.c_str(), X_OK) == 0) return path;
+  return {};
+}
+
+struct Explanation {
+  std::string reason;
+  std::string because;  ///< Empty: the step's own.
+  std::string remedy;
+};
+
+Explanation explain_not_found(const Plan& plan, const policy::Policy& policy, const Host& host) {
+  const std::string& program = plan.argv.front();
+  const std::string path = find_on_host(plan, host);
+  if (path.empty())
+    return {program + " exists neither in the sandbox nor on the host", {},
+            "check the name; the sandbox's PATH is in `belljar explain`"};
+  const std::string directory = parent_of(path);
+  return {program + " exists on the host as " + path + ", but not in the sandbox",
+          hidden_by(plan, policy, host, path),
+          "show it with -v " + directory + ":" + directory + ":ro"};
+}
+
+Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const Host& host,
+                           const Message& message) {
+  const std::string subject = subject_of(message);
+  switch (message.detail) {
+    case Detail::kNotFound: return explain_not_found(plan, policy, host);
+    case Detail::kInterpreterMissing:
+      return {"the script asks for the interpreter " + subject + ", which is not in the sandbox",
+              access(subject.c_str(), F_OK) == 0 ? hidden_by(plan, policy, host, subject) : "",
+              access(subject.c_str(), F_OK) == 0
+                  ? "show it with -v " + parent_of(subject) + ":" + parent_of(subject) + ":ro"
+                  : "install it, or correct the script's first line"};
+    case Detail::kLoaderMissing:
+      return {"the program asks for the dynamic loader " + subject + ", which is not in the sandbox",
+              {}, "show the host's libraries (filesystem.root \"host\"), or link it statically"};
+    case Detail::kNoexecMount:
+      return {subject + " lies on a mount where nothing may be executed (noexec)", {},
+              "set \"noexec\": false on that mount, or put the program elsewhere"};
+    case Detail::kNotExecutable:
+      return {subject + " has no execute permission", {}, "chmod +x it, or run its interpreter with it"};
+    case Detail::kIsDirectory: return {subject + " is a directory", {}, "name a program in it"};
+    case Detail::kPlantedLink:
+      return {"a symbolic link \"" + subject + "\" on the way belongs to the session's own uid, so it is "
+              "not followed", {}, "name what it points to, or remove it"};
+    case Detail::kReadBack:
+      return {"the kernel does not report what was set: " + subject, {},
+              "this must never happen: please report it with the output of `belljar explain`"};
+    case Detail::kMountApiUnavailable:
+    case Detail::kNone: break;
+  }
+  std::string reason = strerrordesc_np(message.error) != nullptr ? strerrordesc_np(message.error)
+                                                                 : errno_name(message.error);
+  if (!subject.empty()) reason += ": " + subject;
+  return {std::move(reason), {}, {}};
+}
+
+bool is_exec(const Plan& plan, const Message& message) {
+  return message.step >= 0 && std::holds_alternative<Exec>(
+                                  plan.steps[static_cast<std::size_t>(message.step)].action);
+}
+
+}  // namespace
+
+SetupFailure describe_failure(const Plan& plan, const policy::Policy& policy, const Host& host,
+                              const Message& message) {
+  SetupFailure failure;
+  if (message.error != 0) failure.error = errno_name(message.error);
+  if (message.step < 0) {
+    failure.step = "start the sandbox's init";
+    failure.reason = strerrordesc_np(message.error);
+    return failure;
+  }
+  const auto index = static_cast<std::size_t>(message.step);
+  const Step& step = plan.steps[index];
+  failure.step = "step " + std::to_string(index + 1) + " of " + std::to_string(plan.steps.size()) +
+                 ": " + step.text();
+  failure.control = step.control;
+  Explanation explanation = explain_detail(plan, policy, host, message);
+  failure.reason = std::move(explanation.reason);
+  failure.policy =
+      origin_text(policy, explanation.because.empty() ? step.because : explanation.because);
+  failure.remedy = std::move(explanation.remedy);
+  const Control* control = find_control(step.control);
+  if (failure.remedy.empty() && control != nullptr)
+    failure.remedy = control->remedy({&step, message.error, subject_of(message)}, policy, host);
+  return failure;
+}
+
+SetupFailure describe_refusal(const Error& error, const policy::Policy& policy) {
+  SetupFailure failure;
+  failure.step = "plan the sandbox";
+  if (error.sys_errno != 0) failure.error = errno_name(error.sys_errno);
+  failure.reason = error.what;
+  failure.policy = origin_text(policy, error.where);
+  failure.remedy = error.remedy;
+  return failure;
+}
+
+int exit_code_of(const Plan& plan, const Message& message) {
+  if (!is_exec(plan, message)) return 125;
+  return message.detail == Detail::kNotFound ? 127 : 126;
+}
+
+std::string failure_text(const SetupFailure& failure) {
+  std::string text = "belljar: " + failure.reason;
+  if (!failure.error.empty()) text += " (" + failure.error + ")";
+  text += "\nbelljar:   at " + failure.step + "\n";
+  if (!failure.policy.empty()) text += "belljar:   asked for by " + failure.policy + "\n";
+  if (!failure.remedy.empty()) text += "belljar:   remedy: " + failure.remedy + "\n";
+  return text;
+}
+
+}  // namespace belljar::launcher

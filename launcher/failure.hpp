@@ -1,0 +1,25 @@
+// Turning what the child reported into something that a person can act on.
+#pragma once
+
+#include <string>
+
+#include "launcher/child/image.hpp"
+#include "launcher/plan.hpp"
+#include "launcher/record.hpp"
+
+namespace belljar::launcher {
+
+/// The step, its operands, the errno, the policy line and the remedy of a failed launch.
+[[nodiscard]] SetupFailure describe_failure(const Plan& plan, const policy::Policy& policy,
+                                            const Host& host, const Message& message);
+
+/// A refusal that came before there was a plan.
+[[nodiscard]] SetupFailure describe_refusal(const Error& error, const policy::Policy& policy);
+
+/// 127 when the command was not found, 126 when it cannot be executed, 125 for any other step.
+[[nodiscard]] int exit_code_of(const Plan& plan, const Message& message);
+
+/// The failure as `belljar run` prints it, several lines, each beginning with "belljar: ".
+[[nodiscard]] std::string failure_text(const SetupFailure& failure);
+
+}  // namespace belljar::launcher

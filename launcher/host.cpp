@@ -1,0 +1,102 @@
+#include "launcher/host.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+
+#include "launcher/controls/control.hpp"
+#include "launcher/sys/session_credentials.hpp"
+#include "launcher/sys/unique_fd.hpp"
+
+
+namespace belljar::launcher {
+namespace {
+
+Result<std::vector<gid_t>> supplementary_groups(gid_t own) {
+  std::array<gid_t, 256> few{};
+  const int count = getgroups(static_cast<int>(few.size()), few.data());
+  if (count < 0) return sys_failure(errno, "read the caller's groups");
+  std::vector<gid_t> groups(few.begin(), few.begin() + count);
+  std::erase(groups, own);
+  return groups;
+}
+
+std::map<std::string, std::string> environment() {
+  std::map<std::string, std::string> values;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
+    if (const char* equals = std::strchr(*entry, '='))
+      values.try_emplace(std::string(static_cast<const char*>(*entry), equals), equals + 1);
+  return values;
+}
+
+Result<std::vector<TopLevel>> top_level() {
+  DIR* root = opendir("/");
+  if (root == nullptr) return sys_failure(errno, "list /");
+  std::vector<TopLevel> entries;
+  while (const dirent* entry = readdir(root)) {
+    const std::string name = std::string("/") + entry->d_name;
+    if (name == "/." || name == "/..") continue;
+    if (entry->d_type == DT_DIR) entries.push_back({name, std::nullopt});
+    if (entry->d_type != DT_LNK) continue;
+    std::array<char, PATH_MAX> text{};
+    const ssize_t length = readlinkat(dirfd(root), entry->d_name, text.data(), text.size());
+    if (length > 0) entries.push_back({name, std::string(text.data(), static_cast<size_t>(length))});
+  }
+  closedir(root);
+  std::sort(entries.begin(), entries.end(),
+            [](const TopLevel& a, const TopLevel& b) { return a.name < b.name; });
+  return entries;
+}
+
+std::string current_directory() {
+  std::array<char, PATH_MAX> buffer{};
+  // A directory that is gone or outside our root is reported as "(unreachable)/...".
+  if (getcwd(buffer.data(), buffer.size()) == nullptr || buffer[0] != '/') return {};
+  return buffer.data();
+}
+
+/// By owner and mode, as the session's uid and without its namespace's capabilities, which do not
+/// reach the host's files.
+Result<Access> access_as(const SessionIds& ids, const Host& host, const std::string& path) {
+  sys::SessionCredentials session;
+  if (host.privileged() && ids.uid != host.uid) BELLJAR_CHECK(session.assume(ids.uid, ids.gid));
+  Access access = Access::kNone;
+  if (faccessat(AT_FDCWD, path.c_str(), R_OK | X_OK, AT_EACCESS) == 0) access = Access::kRead;
+  if (access == Access::kRead && faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0)
+    access = Access::kWrite;
+  BELLJAR_CHECK(session.leave());
+  return access;
+}
+
+}  // namespace
+
+Result<Host> observe_host(const policy::Policy& policy) {
+  Host host;
+  host.uid = static_cast<uid_t>(getauxval(AT_EUID));
+  host.gid = static_cast<gid_t>(getauxval(AT_EGID));
+  host.groups = BELLJAR_TRY(supplementary_groups(host.gid));
+  host.capabilities = BELLJAR_TRY(sys::effective_capabilities());
+  host.environment = environment();
+  if (auto home = host.environment.find("HOME");
+      home != host.environment.end() && home->second.starts_with("/"))
+    host.home = home->second;
+  while (host.home.size() > 1 && host.home.ends_with("/")) host.home.pop_back();
+  if (policy.filesystem.root == policy::RootKind::kHost) host.top_level = BELLJAR_TRY(top_level());
+  if (policy.filesystem.workspace) {
+    host.current_directory = current_directory();
+    if (std::string path = workspace_path(policy, host); !path.empty()) {
+      const SessionIds ids = BELLJAR_TRY(session_ids(policy.identity, host));
+      host.workspace_access = BELLJAR_TRY(access_as(ids, host, path));
+    }
+  }
+  return host;
+}
+
+}  // namespace belljar::launcher

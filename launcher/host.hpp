@@ -1,0 +1,57 @@
+// Host: what the launcher saw of this machine before it made a plan. A plain value, so that plans
+// can be made and tested for hosts that are not this one.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "policy/base/result.hpp"
+#include "policy/policy.hpp"
+
+namespace belljar::launcher {
+
+/// A directory or a link at the top level of the host's file tree. Plain files are not listed.
+struct TopLevel {
+  std::string name;                  ///< "/usr"
+  std::optional<std::string> link;   ///< What the symbolic link says.
+};
+
+/// What the session's uid may do with a directory, by its owner and mode.
+enum class Access { kNone, kRead, kWrite };
+
+struct Host {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::vector<gid_t> groups;          ///< Supplementary, without `gid`.
+  std::uint64_t capabilities = 0;     ///< Effective.
+  std::vector<TopLevel> top_level;    ///< Sorted by name.
+  std::string current_directory;      ///< Empty when it cannot be named.
+  std::string home;                   ///< $HOME, empty when unset or not absolute.
+  std::map<std::string, std::string> environment;
+  Access workspace_access = Access::kWrite;  ///< As the session's uid.
+
+  /// Whether the launcher can act as another uid: CAP_SETUID and CAP_SETGID are effective.
+  [[nodiscard]] bool privileged() const;
+};
+
+/// The ids that the sandbox will have on the host.
+struct SessionIds {
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+
+/// The uid that root's own launches map when the policy names none: `nobody`, which owns nothing.
+inline constexpr uid_t kNobody = 65534;
+
+/// Works the outside ids out; errors name `identity.uid` and what to change.
+[[nodiscard]] Result<SessionIds> session_ids(const policy::Identity& identity, const Host& host);
+
+/// Looks at this machine, reading only what `policy` needs.
+[[nodiscard]] Result<Host> observe_host(const policy::Policy& policy);
+
+}  // namespace belljar::launcher

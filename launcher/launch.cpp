@@ -1,0 +1,493 @@
+#include "launcher/launch.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "launcher/child/child.hpp"
+#include "launcher/failure.hpp"
+#include "launcher/sys/kernel.hpp"
+#include "launcher/sys/raw.hpp"
+#include "launcher/sys/session_credentials.hpp"
+#include "launcher/sys/unique_fd.hpp"
+
+// Where glibc registered its restartable-sequence area (glibc 2.35).
+extern "C" {
+extern const std::ptrdiff_t __rseq_offset;
+extern const unsigned __rseq_size;
+}
+
+namespace belljar::launcher {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using sys::UniqueFd;
+
+/// What `belljar run` passes on. KILL and STOP cannot be.
+constexpr std::array kForwarded = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGUSR1, SIGUSR2};
+
+/// A launch that has not reached the command's exec by then is given up: a dead network file system
+/// below a bind's source would hold it for ever.
+constexpr std::chrono::seconds kSetupDeadline{60};
+
+std::chrono::microseconds since(Clock::time_point start) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start);
+}
+
+/// Blocks every signal for its lifetime: forwarded ones are read from a descriptor, and the child
+/// starts with nothing pending that could end it half made.
+class SignalMask {
+ public:
+  SignalMask() {
+    sigset_t all;
+    sigfillset(&all);
+    for (int keep : {SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT}) sigdelset(&all, keep);
+    sigprocmask(SIG_SETMASK, &all, &before_);
+  }
+  SignalMask(const SignalMask&) = delete;
+  SignalMask& operator=(const SignalMask&) = delete;
+  ~SignalMask() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
+/// The one mapping that init keeps, with the compiled plan in it.
+class ArenaMapping {
+ public:
+  explicit ArenaMapping(const std::vector<std::byte>& image) {
+    constexpr std::size_t kPage = 4096;
+    const auto pages = [](std::size_t size) { return (size + kPage - 1) / kPage * kPage; };
+    const std::size_t head = pages(sizeof(Arena));
+    size_ = head + pages(image.size());
+    memory_ = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory_ == MAP_FAILED) return;
+    // Not value-initialised: zeroing would touch every page of the stacks.
+    auto* arena = new (memory_) Arena;
+    arena->size = size_;
+    arena->image_offset = head;
+    std::memcpy(static_cast<std::byte*>(memory_) + head, image.data(), image.size());
+  }
+  ArenaMapping(const ArenaMapping&) = delete;
+  ArenaMapping& operator=(const ArenaMapping&) = delete;
+  ~ArenaMapping() {
+    if (memory_ != MAP_FAILED) munmap(memory_, size_);
+  }
+
+  [[nodiscard]] bool valid() const { return memory_ != MAP_FAILED; }
+  Arena& operator*() { return *static_cast<Arena*>(memory_); }
+  Arena* operator->() { return static_cast<Arena*>(memory_); }
+
+ private:
+  void* memory_ = MAP_FAILED;
+  std::size_t size_ = 0;
+};
+
+RseqArea rseq_area() {
+  if (__rseq_size == 0) return {};
+  const auto base = reinterpret_cast<std::uintptr_t>(__builtin_thread_pointer());
+  // glibc registers the 32 bytes of the first layout at least, whatever it then uses of them.
+  return {base + static_cast<std::uintptr_t>(__rseq_offset), __rseq_size < 32 ? 32 : __rseq_size};
+}
+
+/// The outcome of one attempt with one back end.
+enum class Attempt { kDone, kUnavailable };
+
+class Launcher {
+ public:
+  Launcher(const Plan& plan, const policy::Policy& policy, const Host& host, const Events& events)
+      : plan_(plan), policy_(policy), host_(host), events_(events) {}
+
+  Record run() {
+    const Clock::time_point begun = Clock::now();
+    record_.degraded = plan_.degraded;
+    record_.policy_name = policy_.name;
+    record_.policy_digest = policy_.digest;
+    if (Status prepared = prepare(); !prepared) {
+      refuse(prepared.error());
+    } else {
+      record_.back_end = first_back_end();
+      if (attempt() == Attempt::kUnavailable) {
+        record_.back_end = BackEnd::kLegacy;
+        if (attempt() == Attempt::kUnavailable) record_.cause = Cause::kSetup;
+      }
+    }
+    record_.usage.wall = since(begun);
+    return std::move(record_);
+  }
+
+ private:
+  void refuse(const Error& error) {
+    record_.cause = Cause::kSetup;
+    record_.exit_code = 125;
+    record_.setup = describe_refusal(error, policy_);
+  }
+
+  /// What both back ends need and no attempt changes.
+  Status prepare() {
+    proc_ = UniqueFd(open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!proc_.valid()) return sys_failure(errno, "open /proc");
+    constexpr std::array<const char*, kNamespaceKinds> kPaths = {
+        "self/ns/mnt", "self/ns/net", "self/ns/ipc", "self/ns/uts", "self/ns/cgroup"};
+    for (std::size_t i = 0; i < kPaths.size(); ++i) {
+      struct stat about {};
+      if (fstatat(proc_.get(), kPaths[i], &about, 0) != 0) {
+        Error error{ErrorKind::kUnavailable, errno, std::string("look at /proc/") + kPaths[i], {}, {}};
+        error.remedy = "mount a procfs on /proc: the id maps of a user namespace are written there";
+        return fail(std::move(error));
+      }
+      surroundings_.namespace_inodes[i] = about.st_ino;
+    }
+    sigset_t forwarded;
+    sigemptyset(&forwarded);
+    for (int number : kForwarded) sigaddset(&forwarded, number);
+    signals_ = UniqueFd(signalfd(-1, &forwarded, SFD_CLOEXEC));
+    if (!signals_.valid()) return sys_failure(errno, "make a signalfd");
+    return carry_out_own_steps();
+  }
+
+  Status carry_out_own_steps() {
+    for (const Step& step : plan_.steps) {
+      if (const auto* groups = std::get_if<SetGroups>(&step.action))
+        BELLJAR_CHECK(sys::set_groups(groups->groups.data(), groups->groups.size()));
+      if (const auto* create = std::get_if<CreateNamespaces>(&step.action)) create_ = create;
+    }
+    surroundings_.privileged = create_ != nullptr && create_->as_session;
+    return {};
+  }
+
+  /// The newer calls are looked for without doing anything with them: a kernel or a filter that
+  /// lacks one answers ENOSYS or EPERM, otherwise the bad arguments are what is complained of.
+  BackEnd first_back_end() const {
+    if (const char* forced = std::getenv("BELLJAR_BACK_END");
+        forced != nullptr && std::strcmp(forced, "legacy") == 0)
+      return BackEnd::kLegacy;
+    const bool open_tree = sys::raw(SYS_open_tree, -1, "", 0U) == -ENOENT;
+    const bool set_attributes = sys::raw(SYS_mount_setattr, -1, "", 0U, nullptr, 0U) == -EINVAL;
+    return open_tree && set_attributes ? BackEnd::kModern : BackEnd::kLegacy;
+  }
+
+  Attempt attempt() {
+    surroundings_.back_end = record_.back_end;
+    ArenaMapping arena(compile(plan_, surroundings_));
+    std::array<int, 2> ends{};
+    if (!arena.valid() || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
+      refuse({ErrorKind::kSystem, errno, "make the sandbox's memory and control socket", {}, {}});
+      return Attempt::kDone;
+    }
+    control_ = UniqueFd(ends[0]);
+    UniqueFd childs_end(ends[1]);
+    arena->control = ends[1];
+    arena->proc = proc_.get();
+    arena->rseq = rseq_area();
+    cloned_at_ = Clock::now();
+    started_ = false;
+    const int error = record_.back_end == BackEnd::kModern ? clone_modern(*arena) : fork_legacy(*arena);
+    childs_end.reset();
+    if (error != 0) return cannot_create(error);
+    return watch();
+  }
+
+  Attempt cannot_create(int error) {
+    if (record_.back_end == BackEnd::kModern && error != EAGAIN && error != ENOMEM)
+      return Attempt::kUnavailable;
+    Message message;
+    message.error = error;
+    message.step = step_index(create_);
+    return failed(message);
+  }
+
+  [[nodiscard]] int step_index(const void* action) const {
+    for (std::size_t i = 0; i < plan_.steps.size(); ++i)
+      if (std::get_if<CreateNamespaces>(&plan_.steps[i].action) == action) return static_cast<int>(i);
+    return -1;
+  }
+
+  /// 0, or the errno of the clone. The namespaces are owned by whoever is the effective uid then.
+  int clone_modern(Arena& arena) {
+    sys::SessionCredentials session;
+    if (create_->as_session) {
+      Status assumed = session.assume(create_->uid, create_->gid);
+      if (assumed) assumed = session.raise_capabilities();
+      if (!assumed) return assumed.error().sys_errno;
+    }
+    int pidfd = -1;
+    sys::CloneArgs arguments;
+    arguments.flags = create_->flags | CLONE_PIDFD;
+    arguments.pidfd = reinterpret_cast<std::uintptr_t>(&pidfd);
+    arguments.exit_signal = SIGCHLD;
+    const long pid = sys::raw(SYS_clone3, &arguments, sizeof arguments);
+    if (pid == 0) run_child(arena);
+    if (!session.leave()) std::abort();
+    if (pid < 0) return static_cast<int>(-pid);
+    init_ = UniqueFd(pidfd);
+    init_pid_ = static_cast<pid_t>(pid);
+    return 0;
+  }
+
+  int fork_legacy(Arena& arena) {
+    const long helper = sys::raw(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+    if (helper == 0) run_legacy_helper(arena);
+    if (helper < 0) return static_cast<int>(-helper);
+    helper_ = static_cast<pid_t>(helper);
+    return 0;
+  }
+
+  // --- while it runs ---------------------------------------------------------------------------
+
+  Attempt watch() {
+    for (;;) {
+      std::array<pollfd, 3> ready = {{{control_.get(), POLLIN, 0},
+                                      {signals_.get(), POLLIN, 0},
+                                      {init_.get(), POLLIN, 0}}};
+      const std::optional<timespec> timeout = time_left();
+      const int count = ppoll(ready.data(), ready.size(), timeout ? &*timeout : nullptr, nullptr);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return give_up("watch the sandbox");
+      if (count == 0) return time_is_up();
+      if (ready[1].revents != 0) pass_signal_on();
+      if (ready[0].revents != 0) {
+        if (std::optional<Attempt> end = hear()) return *end;
+      } else if (ready[2].revents != 0) {
+        return ended_silently();
+      }
+    }
+  }
+
+  /// Until the deadline that is in force now; none when the command may run for ever.
+  [[nodiscard]] std::optional<timespec> time_left() const {
+    if (started_ && !policy_.limits.wall_time) return std::nullopt;
+    const Clock::time_point end =
+        started_ ? started_at_ + *policy_.limits.wall_time : cloned_at_ + kSetupDeadline;
+    const auto left = std::max(end - Clock::now(), Clock::duration::zero());
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
+    return timespec{
+        .tv_sec = seconds.count(),
+        .tv_nsec = std::chrono::duration_cast<std::chrono::nanoseconds>(left - seconds).count()};
+  }
+
+  Attempt time_is_up() {
+    if (!started_) return give_up("set the sandbox up within 60 s");
+    record_.cause = Cause::kWallTime;
+    record_.limits.emplace_back("wall_time");
+    kill_sandbox();
+    return finish();
+  }
+
+  Attempt give_up(const char* what) {
+    kill_sandbox();
+    finish();
+    refuse({ErrorKind::kSystem, errno, std::string("could not ") + what, {}, {}});
+    return Attempt::kDone;
+  }
+
+  void kill_sandbox() const {
+    if (init_.valid()) sys::raw(SYS_pidfd_send_signal, init_.get(), SIGKILL, nullptr, 0U);
+    if (helper_ > 0) kill(helper_, SIGKILL);
+  }
+
+  void pass_signal_on() {
+    signalfd_siginfo info{};
+    if (read(signals_.get(), &info, sizeof info) != sizeof info) return;
+    const int number = static_cast<int>(info.ssi_signo);
+    passed_on_ |= std::uint64_t{1} << number;
+    if (!started_) {
+      const bool ends = number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+      if (ends) {
+        record_.signal = number;
+        kill_sandbox();
+      }
+      return;
+    }
+    Message message;
+    message.kind = MessageKind::kSignal;
+    message.status = number;
+    // A full or closed socket means that the sandbox is about to end, ignoring.
+    (void)::send(control_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  /// One message of the child. A value when the attempt is over.
+  std::optional<Attempt> hear() {
+    Message message;
+    const ssize_t got = recv(control_.get(), &message, sizeof message, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+    if (got != sizeof message) return ended_silently();
+    switch (message.kind) {
+      case MessageKind::kHelper: return adopt(message.pid);
+      case MessageKind::kFailed: return failed(message);
+      case MessageKind::kStarted: started(message); return std::nullopt;
+      case MessageKind::kStopped:
+        if (events_.stopped) events_.stopped(message.status);
+        return std::nullopt;
+      case MessageKind::kContinued:
+        if (events_.continued) events_.continued();
+        return std::nullopt;
+      case MessageKind::kEnded: return ended(message);
+      case MessageKind::kSignal: break;
+    }
+    return ended_silently();
+  }
+
+  /// Legacy: init is our own child, so its number cannot be reused before we reap it.
+  std::optional<Attempt> adopt(pid_t pid) {
+    init_pid_ = pid;
+    init_ = UniqueFd(static_cast<int>(sys::raw(SYS_pidfd_open, pid, 0U)));
+    reap_helper();
+    if (init_.valid()) return std::nullopt;
+    kill(pid, SIGKILL);
+    return give_up("open a descriptor of the sandbox's init");
+  }
+
+  void reap_helper() {
+    if (helper_ > 0) waitpid(helper_, nullptr, 0);
+    helper_ = 0;
+  }
+
+  void started(const Message& message) {
+    started_ = true;
+    started_at_ = Clock::now();
+    record_.setup_time = since(cloned_at_);
+    note_proc_mode(static_cast<ProcMode>(message.proc_mode));
+    if (events_.started) events_.started(init_pid_);
+  }
+
+  void note_proc_mode(ProcMode mode) {
+    for (const Step& step : plan_.steps) {
+      const auto* proc = std::get_if<MountProc>(&step.action);
+      if (proc == nullptr || proc->first == mode) continue;
+      static constexpr std::array<const char*, 5> kModes = {
+          "whole", "read-only", "with processes only", "read-only, with processes only", "absent"};
+      record_.degraded.push_back({step.control, proc->target + " is " +
+                                                    kModes[static_cast<std::size_t>(mode)] +
+                                                    ": this host allows no stronger one"});
+    }
+  }
+
+  Attempt failed(const Message& message) {
+    const bool unavailable =
+        message.detail == Detail::kMountApiUnavailable && record_.back_end == BackEnd::kModern;
+    kill_sandbox();
+    finish();
+    if (unavailable) return Attempt::kUnavailable;
+    record_.cause = Cause::kSetup;
+    record_.exit_code = exit_code_of(plan_, message);
+    record_.setup = describe_failure(plan_, policy_, host_, message);
+    return Attempt::kDone;
+  }
+
+  Attempt ended_silently() {
+    finish();
+    if (record_.signal) {
+      record_.cause = Cause::kKilled;
+      record_.killed_by = "signal";
+    } else {
+      record_.cause = Cause::kLost;
+      record_.exit_code = 125;
+    }
+    return Attempt::kDone;
+  }
+
+  Attempt ended(const Message& message) {
+    finish();
+    if (WIFEXITED(message.status)) {
+      record_.cause = Cause::kExited;
+      record_.exit_code = WEXITSTATUS(message.status);
+    } else {
+      record_.signal = WTERMSIG(message.status);
+      record_.cause = cause_of_signal(message);
+    }
+    const std::string name = cause_name(record_.cause);
+    if (record_.cause == Cause::kCpuTime || record_.cause == Cause::kFileSize)
+      record_.limits.push_back(name);
+    return Attempt::kDone;
+  }
+
+  [[nodiscard]] Cause cause_of_signal(const Message& message) {
+    const int number = *record_.signal;
+    const auto& rlimits = policy_.limits.rlimits;
+    if (number == SIGSYS && has_filter()) return Cause::kSyscall;
+    if (number == SIGXFSZ && rlimits.contains("fsize")) return Cause::kFileSize;
+    if (auto cpu = rlimits.find("cpu"); cpu != rlimits.end() && !cpu->second.unlimited) {
+      const auto used = static_cast<std::uint64_t>(message.user_us + message.system_us);
+      // Soft and hard limit are the same, so the kernel sends KILL; its clock counts in ticks.
+      const bool spent = used + 20'000 >= cpu->second.value * 1'000'000;
+      if (number == SIGXCPU || (number == SIGKILL && spent)) return Cause::kCpuTime;
+    }
+    if (passed_on_ >> number & 1) {
+      record_.killed_by = "signal";
+      return Cause::kKilled;
+    }
+    return Cause::kSignaled;
+  }
+
+  [[nodiscard]] bool has_filter() const {
+    for (const Step& step : plan_.steps)
+      if (std::holds_alternative<InstallFilter>(step.action)) return true;
+    return false;
+  }
+
+  /// Waits until nothing of the sandbox is left: its pid 1 is reaped only after everything in its
+  /// pid namespace. The kernel adds up what all of it used.
+  Attempt finish() {
+    reap_helper();
+    if (!init_.valid()) return Attempt::kDone;
+    siginfo_t info{};
+    rusage usage{};
+    long rc = 0;
+    do rc = sys::raw(SYS_waitid, static_cast<int>(P_PIDFD), init_.get(), &info, WEXITED, &usage);
+    while (rc == -EINTR);
+    const auto time = [](const timeval& value) {
+      return std::chrono::microseconds(value.tv_sec * 1'000'000 + value.tv_usec);
+    };
+    record_.usage.user = time(usage.ru_utime);
+    record_.usage.system = time(usage.ru_stime);
+    record_.usage.max_rss_of_one_process_kib = usage.ru_maxrss;
+    record_.usage.read_blocks = usage.ru_inblock;
+    record_.usage.written_blocks = usage.ru_oublock;
+    init_.reset();
+    return Attempt::kDone;
+  }
+
+  const Plan& plan_;
+  const policy::Policy& policy_;
+  const Host& host_;
+  const Events& events_;
+  SignalMask mask_;
+  Surroundings surroundings_;
+  const CreateNamespaces* create_ = nullptr;
+  UniqueFd proc_;
+  UniqueFd signals_;
+  UniqueFd control_;
+  UniqueFd init_;
+  pid_t init_pid_ = 0;
+  pid_t helper_ = 0;
+  Clock::time_point cloned_at_;
+  Clock::time_point started_at_;
+  bool started_ = false;
+  std::uint64_t passed_on_ = 0;
+  Record record_;
+};
+
+}  // namespace
+
+Record launch(const Plan& plan, const policy::Policy& policy, const Host& host,
+              const Events& events) {
+  return Launcher(plan, policy, host, events).run();
+}
+
+}  // namespace belljar::launcher

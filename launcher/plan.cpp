@@ -1,0 +1,252 @@
+#include "launcher/plan.hpp"
+
+#include <sched.h>
+
+#include <array>
+#include <cstdio>
+
+#include "launcher/controls/control.hpp"
+
+namespace belljar::launcher {
+namespace {
+
+std::string octal(mode_t mode) {
+  std::array<char, 16> text{};
+  std::snprintf(text.data(), text.size(), "%04o", mode);
+  return text.data();
+}
+
+std::string flags_text(unsigned flags) {
+  std::string text = flags & kReadOnly ? ", read-only" : ", writable";
+  if (flags & kNoExec) text += ", noexec";
+  if (!(flags & kNoSuid)) text += ", suid";
+  if (!(flags & kNoDev)) text += ", dev";
+  return text;
+}
+
+std::string size_text(std::uint64_t bytes, std::uint64_t inodes) {
+  std::string size = std::to_string(bytes) + " B";
+  if (bytes % (1U << 20) == 0) size = std::to_string(bytes >> 20) + " MiB";
+  return size + ", " + std::to_string(inodes) + " files";
+}
+
+std::string namespaces_text(std::uint64_t flags) {
+  struct Name {
+    std::uint64_t flag;
+    const char* text;
+  };
+  constexpr std::array<Name, 7> kNames = {{{CLONE_NEWUSER, "user"},
+                                           {CLONE_NEWNS, "mount"},
+                                           {CLONE_NEWPID, "pid"},
+                                           {CLONE_NEWNET, "net"},
+                                           {CLONE_NEWIPC, "ipc"},
+                                           {CLONE_NEWUTS, "uts"},
+                                           {CLONE_NEWCGROUP, "cgroup"}}};
+  std::string text;
+  for (const Name& name : kNames)
+    if (flags & name.flag) text += (text.empty() ? "" : ", ") + std::string(name.text);
+  return text;
+}
+
+template <class T>
+std::string list(const std::vector<T>& values) {
+  std::string text;
+  for (const T& value : values) {
+    if (!text.empty()) text += ", ";
+    if constexpr (std::is_same_v<T, std::string>) text += value;
+    else text += std::to_string(value);
+  }
+  return text;
+}
+
+/// One overload per action: a new action does not compile until it can say what it does.
+struct Describe {
+  std::string operator()(const SetGroups& a) const {
+    return a.groups.empty() ? "drop all supplementary groups" : "keep only the groups " + list(a.groups);
+  }
+  std::string operator()(const CreateNamespaces& a) const {
+    std::string text = "create namespaces: " + namespaces_text(a.flags);
+    if (a.as_session)
+      text += ", owned by uid " + std::to_string(a.uid) + " gid " + std::to_string(a.gid);
+    return text;
+  }
+  std::string operator()(const MapIds& a) const {
+    return "map uid " + std::to_string(a.uid_outside) + " to " + std::to_string(a.uid_inside) +
+           " and gid " + std::to_string(a.gid_outside) + " to " + std::to_string(a.gid_inside) +
+           " inside, and nothing else";
+  }
+  std::string operator()(const TakeIds& a) const {
+    return "become uid " + std::to_string(a.uid) + ", gid " + std::to_string(a.gid);
+  }
+  std::string operator()(const GuardInit&) const {
+    return "tie init to belljar: death signal, own session, not dumpable";
+  }
+  std::string operator()(const JoinKeyring&) const { return "join a fresh session keyring"; }
+  std::string operator()(const RaiseLoopback&) const { return "bring up loopback, the only interface"; }
+  std::string operator()(const SetHostname& a) const { return "set the host name to " + a.name; }
+  std::string operator()(const AttachRoot& a) const {
+    if (a.source) return "bind " + *a.source + " as the root" + flags_text(a.flags);
+    return "make the root, an empty tmpfs";
+  }
+  std::string operator()(const BindMount& a) const {
+    std::string text = "bind " + a.source;
+    if (a.target != a.source) text += " on " + a.target;
+    text += flags_text(a.flags);
+    if (a.optional) text += a.if_reachable ? ", if it can be reached" : ", if it exists";
+    return text;
+  }
+  std::string operator()(const MountTmpfs& a) const {
+    return "mount a tmpfs on " + a.target + " (" + size_text(a.size, a.inodes) + ", mode " +
+           octal(a.mode) + ")" + flags_text(a.flags);
+  }
+  std::string operator()(const MountProc& a) const {
+    std::string text = "mount a fresh /proc on " + a.target;
+    if (a.target == "/proc") text = "mount a fresh /proc";
+    if (a.first == ProcMode::kPids || a.first == ProcMode::kPidsReadOnly) text += ", processes only";
+    if (a.first == ProcMode::kFullReadOnly || a.first == ProcMode::kPidsReadOnly) text += ", read-only";
+    if (!a.options.empty()) text += ", " + a.options;
+    return text + (a.weaker ? ", or the nearest weaker one that the kernel allows" : "");
+  }
+  std::string operator()(const MountDev& a) const {
+    return "make a minimal " + a.target + " (null zero full random urandom tty pts shm; shm: " +
+           size_text(a.shm_size, a.shm_inodes) + ")";
+  }
+  std::string operator()(const MakeDirectory& a) const {
+    return "make the directory " + a.path + ", mode " + octal(a.mode);
+  }
+  std::string operator()(const MakeSymlink& a) const { return "link " + a.path + " to " + a.text; }
+  std::string operator()(const MakeFile& a) const {
+    return "write the file " + a.path + " (" + std::to_string(a.content.size()) + " bytes, mode " +
+           octal(a.mode) + ")";
+  }
+  std::string operator()(const MaskPath& a) const { return "mask " + a.path; }
+  std::string operator()(const SettleMountFlags&) const {
+    return "carry the flags to every mount below a bind";
+  }
+  std::string operator()(const SealRoot&) const { return "make the root read-only"; }
+  std::string operator()(const ForbidUserNamespaces&) const {
+    return "allow no user namespaces inside";
+  }
+  std::string operator()(const PivotRoot&) const {
+    return "make it the root and detach the host's file tree";
+  }
+  std::string operator()(const CheckNamespaces&) const {
+    return "read back: each new namespace differs from belljar's own";
+  }
+  std::string operator()(const DropCapabilities& a) const {
+    return a.keep == 0 ? "drop every capability for good, lock securebits"
+                       : "keep only the named capabilities, lock securebits";
+  }
+  std::string operator()(const CheckInit&) const {
+    return "read back: init's pid, ids and capabilities";
+  }
+  std::string operator()(const ForgetLauncher&) const {
+    return "unmap everything that came from belljar: heap, stack, environment, arguments";
+  }
+  std::string operator()(const NewProcessGroup&) const {
+    return "start a process group, with default signal handling";
+  }
+  std::string operator()(const SetUmask& a) const { return "set umask " + octal(a.mask); }
+  std::string operator()(const SetLimit& a) const {
+    return "limit " + a.name + " to " +
+           (a.value == ~std::uint64_t{0} ? "unlimited" : std::to_string(a.value)) + ", and read it back";
+  }
+  std::string operator()(const NullDescriptor& a) const {
+    return "point descriptor " + std::to_string(a.fd) + " at /dev/null";
+  }
+  std::string operator()(const CloseDescriptors& a) const {
+    return a.keep.empty() ? "close every descriptor but 0, 1 and 2"
+                          : "close every descriptor but 0, 1, 2 and " + list(a.keep);
+  }
+  std::string operator()(const ChangeDirectory& a) const { return "change to " + a.path; }
+  std::string operator()(const SetNoNewPrivileges&) const { return "set no_new_privs"; }
+  std::string operator()(const InstallFilter& a) const {
+    return "install the system call filter " + a.set + " (" +
+           std::to_string(a.filter.instructions().size()) + " instructions)";
+  }
+  std::string operator()(const CheckPayload& a) const {
+    return std::string("read back: ids, ") + (a.groups ? "groups, " : "") + "umask, capabilities, " +
+           "no_new_privs" + (a.filtered ? ", the filter" : "");
+  }
+  std::string operator()(const Exec& a) const { return "exec " + list(a.candidates); }
+};
+
+const char* side_name(Side side) {
+  switch (side) {
+    case Side::kLauncher: return "belljar";
+    case Side::kInit: return "init";
+    case Side::kPayload: return "payload";
+  }
+  return "";
+}
+
+template <class T>
+bool is(const Step& step) {
+  return std::holds_alternative<T>(step.action);
+}
+
+Status broken(const std::string& rule, std::size_t index) {
+  return fail({ErrorKind::kInvalid, 0,
+               "plan step " + std::to_string(index + 1) + " breaks the rule: " + rule, {}, {}});
+}
+
+}  // namespace
+
+std::string Step::text() const { return std::visit(Describe{}, action); }
+
+Result<Plan> build_plan(const policy::Policy& policy, const Host& host, const Command& command) {
+  PlanBuilder builder(policy, host, command, BELLJAR_TRY(session_ids(policy.identity, host)));
+  for (const Control* control : controls()) {
+    builder.control = control->name;
+    BELLJAR_CHECK(control->plan(builder));
+    if (control->read_back != nullptr) BELLJAR_CHECK(control->read_back(builder));
+  }
+  Plan plan = std::move(builder).finish();
+  BELLJAR_CHECK(validate(plan));
+  return plan;
+}
+
+Status validate(const Plan& plan) {
+  bool pivoted = false, filtered = false, dropped = false;
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
+    if (i > 0 && step.side < plan.steps[i - 1].side)
+      return broken("belljar, then init, then payload", i);
+    if (pivoted && (is<BindMount>(step) || is<MountTmpfs>(step) || is<MaskPath>(step)))
+      return broken("every mount before the pivot", i);
+    if (dropped && is<PivotRoot>(step)) return broken("the pivot before capabilities go", i);
+    if (filtered && !is<CheckPayload>(step) && !is<CloseDescriptors>(step) && !is<Exec>(step))
+      return broken("after the filter only the read-back, the closing and exec", i);
+    pivoted |= is<PivotRoot>(step);
+    filtered |= is<InstallFilter>(step);
+    dropped |= is<DropCapabilities>(step);
+  }
+  if (plan.steps.empty() || !is<Exec>(plan.steps.back())) return broken("exec is the last", 0);
+  if (!pivoted || !dropped) return broken("a pivot and a drop of capabilities", 0);
+  return {};
+}
+
+std::string explain(const Plan& plan, const policy::Policy& policy) {
+  std::string text = "policy " + policy.name + " (" + policy.digest + ")\n";
+  std::size_t number = 0;
+  for (const Step& step : plan.steps) {
+    std::array<char, 32> head{};
+    std::snprintf(head.data(), head.size(), "%3zu  %-8s", ++number, side_name(step.side));
+    text += std::string(head.data()) + step.text();
+    const std::string where = step.because.empty() ? std::string() : policy.where(step.because);
+    text += "\n             " + step.control + ", ";
+    text += where.empty() ? "by default" : where + (step.because.empty() ? "" : " " + step.because);
+    text += "\n";
+  }
+  text += "environment:\n";
+  for (const std::string& entry : plan.environment)
+    text += "     " + entry.substr(0, entry.find('=')) + "\n";
+  if (policy.limits.wall_time)
+    text += "wall time: " + std::to_string(policy.limits.wall_time->count()) + " ms, " +
+            policy.where("limits.wall_time") + "\n";
+  for (const Degraded& item : plan.degraded) text += "degraded: " + item.control + ": " + item.what + "\n";
+  for (const std::string& note : plan.notes) text += "note: " + note + "\n";
+  return text;
+}
+
+}  // namespace belljar::launcher

@@ -1,0 +1,278 @@
+// The Plan: a launch as an ordered list of typed steps, a value that can be printed and compared.
+//
+// `build_plan` makes it from a Policy and from what was observed of the host, without a system call:
+// the same input gives the same plan. `belljar explain` prints it, `launch` compiles it (image.hpp)
+// and the child carries it out (child/child.cpp). Nothing below decides anything.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "launcher/host.hpp"
+#include "launcher/plan_modes.hpp"
+#include "launcher/seccomp/seccomp.hpp"
+#include "policy/base/result.hpp"
+#include "policy/policy.hpp"
+
+namespace belljar::launcher {
+
+/// Who carries a step out.
+enum class Side {
+  kLauncher,  ///< belljar itself, outside.
+  kInit,      ///< The sandbox's first process, before anything else runs in it.
+  kPayload,   ///< The command's own process, before exec.
+};
+
+/// Options of one mount, as a set.
+enum MountFlag : unsigned {
+  kReadOnly = 1,
+  kNoSuid = 2,
+  kNoDev = 4,
+  kNoExec = 8,
+};
+
+// --- launcher ---------------------------------------------------------------------------------
+
+/// Replaces the launcher's supplementary groups, so that the sandbox inherits just these.
+struct SetGroups {
+  std::vector<gid_t> groups;
+};
+
+/// Creates the namespaces; `flags` are CLONE_NEW*. A privileged launcher does it with the session's
+/// effective ids and its capabilities raised again, so that the session's uid owns them.
+struct CreateNamespaces {
+  std::uint64_t flags = 0;
+  bool as_session = false;
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+
+// --- init -------------------------------------------------------------------------------------
+
+/// Maps one id: `inside` is what the sandbox sees, `outside` what the host sees.
+struct MapIds {
+  uid_t uid_inside = 0, uid_outside = 0;
+  gid_t gid_inside = 0, gid_outside = 0;
+};
+
+/// Takes the mapped ids for real, effective, saved and file-system id alike.
+struct TakeIds {
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+
+/// Ends with the launcher: a death signal, a session of its own, not dumpable for good.
+struct GuardInit {};
+
+/// A fresh session keyring, so that the caller's keys are out of reach.
+struct JoinKeyring {};
+
+/// Brings `lo` up in the new network namespace.
+struct RaiseLoopback {};
+
+struct SetHostname {
+  std::string name;
+};
+
+/// The new root: an own tmpfs, or (for a mount at "/") a bind of `source`.
+struct AttachRoot {
+  std::optional<std::string> source;
+  unsigned flags = kNoSuid | kNoDev;
+};
+
+/// Bind `source` (opened by path, no link of the session's followed) at `target`.
+struct BindMount {
+  std::string source;
+  std::string target;
+  unsigned flags = 0;
+  bool optional = false;      ///< Nothing happens when the source does not exist.
+  bool if_reachable = false;  ///< Nor when the session's uid cannot reach it.
+  bool may_create = false;    ///< The mount point lies in a tmpfs of ours and is made when absent.
+};
+
+struct MountTmpfs {
+  std::string target;
+  std::uint64_t size = 0;
+  std::uint64_t inodes = 0;
+  mode_t mode = 0755;
+  unsigned flags = 0;
+  bool may_create = false;
+};
+
+/// A fresh procfs; with `weaker`, the next mode of ProcMode is tried when the kernel refuses one.
+/// /proc/sys is always read-only or absent.
+struct MountProc {
+  std::string target;
+  ProcMode first = ProcMode::kFull;
+  std::string options;  ///< hidepid
+  bool weaker = false;
+  bool may_create = false;
+};
+
+/// A minimal /dev: six nodes, five links, an own devpts, an own /dev/shm; nothing else can be made.
+struct MountDev {
+  std::string target;
+  std::uint64_t shm_size = 0;
+  std::uint64_t shm_inodes = 0;
+  bool may_create = false;
+};
+
+struct MakeDirectory {
+  std::string path;
+  mode_t mode = 0755;
+};
+struct MakeSymlink {
+  std::string path;
+  std::string text;
+};
+struct MakeFile {
+  std::string path;
+  std::string content;
+  mode_t mode = 0444;
+};
+
+/// Hides what is at `path`: a directory becomes an empty one, a file cannot be opened. Where nothing
+/// is there, nothing is made.
+struct MaskPath {
+  std::string path;
+};
+
+/// Legacy back end: flags reach submounts by re-reading mountinfo until nothing is left to change.
+struct SettleMountFlags {};
+
+/// The root tmpfs becomes read-only.
+struct SealRoot {};
+
+/// No process of the sandbox can create a user namespace (user.max_user_namespaces, per namespace).
+/// `filtered_too`: the system call filter refuses it as well, so that a host whose /proc/sys is
+/// read-only still holds.
+struct ForbidUserNamespaces {
+  bool filtered_too = false;
+};
+
+struct PivotRoot {};
+
+/// Read-back (a): the namespaces differ from the launcher's, or are its own where the policy shares.
+struct CheckNamespaces {
+  std::uint64_t created = 0;  ///< CLONE_NEW* flags.
+};
+
+/// Init gives up every capability that the policy does not name, in all five sets, and locks
+/// securebits, so that no uid means root any more.
+struct DropCapabilities {
+  std::uint64_t keep = 0;  ///< One bit per capability number.
+};
+
+/// Read-back (a), second half: init's own ids and pid, from /proc/self/status.
+struct CheckInit {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  std::uint64_t capabilities = 0;
+};
+
+/// Unmaps everything of init that came from the launcher: heap, stack, environment, arguments.
+struct ForgetLauncher {};
+
+// --- payload ----------------------------------------------------------------------------------
+
+/// An own process group, default signal handling, nothing blocked.
+struct NewProcessGroup {};
+struct SetUmask {
+  mode_t mask = 022;
+};
+struct SetLimit {
+  std::string name;  ///< "nofile"
+  int resource = 0;  ///< RLIMIT_*
+  std::uint64_t value = 0;
+};
+/// The descriptor `fd` reads and writes nothing.
+struct NullDescriptor {
+  int fd = 0;
+};
+/// Everything but 0, 1, 2 and `keep` is closed.
+struct CloseDescriptors {
+  std::vector<int> keep;
+};
+struct ChangeDirectory {
+  std::string path;
+};
+struct SetNoNewPrivileges {};
+struct InstallFilter {
+  std::string set;  ///< "agent@1", or the base with "and N rules of the policy".
+  SeccompFilter filter;
+};
+
+/// Read-back (b): what /proc/self/status says of the payload just before exec. The comparison is
+/// with the other steps of the plan; what is not expected here is not compared.
+struct CheckPayload {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  mode_t umask = 0;
+  std::optional<std::vector<gid_t>> groups;
+  std::uint64_t capabilities = 0;
+  bool filtered = false;
+};
+
+struct Exec {
+  std::vector<std::string> candidates;  ///< Paths to try in order.
+};
+
+using StepAction =
+    std::variant<SetGroups, CreateNamespaces, MapIds, TakeIds, GuardInit, JoinKeyring, RaiseLoopback,
+                 SetHostname, AttachRoot, BindMount, MountTmpfs, MountProc, MountDev, MakeDirectory,
+                 MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot, ForbidUserNamespaces,
+                 PivotRoot, CheckNamespaces, DropCapabilities, CheckInit, ForgetLauncher,
+                 NewProcessGroup, SetUmask, SetLimit, NullDescriptor, CloseDescriptors,
+                 ChangeDirectory, SetNoNewPrivileges, InstallFilter, CheckPayload, Exec>;
+
+struct Step {
+  Side side = Side::kInit;
+  StepAction action;
+  std::string control;  ///< The control that asked for it, "filesystem".
+  std::string because;  ///< Its policy path, `filesystem.mounts["/work"]`; empty: a default of ours.
+
+  /// "bind /usr/bin on /bin, read-only", for explain and for messages.
+  [[nodiscard]] std::string text() const;
+};
+
+/// Something that the policy wanted and this launch does without, because it said "prefer".
+struct Degraded {
+  std::string control;
+  std::string what;
+};
+
+struct Plan {
+  std::vector<Step> steps;
+  std::vector<std::string> argv;
+  std::vector<std::string> environment;  ///< NAME=VALUE, sorted.
+  std::string directory = "/";           ///< Where the command starts.
+  uid_t uid = 0;                         ///< Outside.
+  gid_t gid = 0;
+  std::vector<Degraded> degraded;
+  std::vector<std::string> notes;        ///< One-line facts for the person who runs it.
+};
+
+/// What to run, as the command line says it.
+struct Command {
+  std::vector<std::string> argv;
+  std::string directory;                 ///< Empty: the workspace, or "/".
+};
+
+/// The plan for `command` under `policy` on `host`. Errors name the policy path and the remedy.
+[[nodiscard]] Result<Plan> build_plan(const policy::Policy& policy, const Host& host,
+                                      const Command& command);
+
+/// Checks the ordering rules that every plan must keep: sides in order, mounts before the pivot,
+/// filter and read-back last. A broken rule is a fault of ours, never of a policy.
+[[nodiscard]] Status validate(const Plan& plan);
+
+/// The steps as `belljar explain` prints them, each with the policy line that asked for it.
+[[nodiscard]] std::string explain(const Plan& plan, const policy::Policy& policy);
+
+}  // namespace belljar::launcher

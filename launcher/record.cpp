@@ -1,0 +1,88 @@
+#include "launcher/record.hpp"
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+
+namespace belljar::launcher {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json setup_json(const SetupFailure& setup) {
+  Json json;
+  json["step"] = setup.step;
+  json["control"] = setup.control;
+  if (!setup.error.empty()) json["errno"] = setup.error;
+  json["reason"] = setup.reason;
+  if (!setup.policy.empty()) json["policy"] = setup.policy;
+  if (!setup.remedy.empty()) json["remedy"] = setup.remedy;
+  return json;
+}
+
+Json usage_json(const Usage& usage) {
+  Json json;
+  json["wall_us"] = usage.wall.count();
+  json["user_us"] = usage.user.count();
+  json["system_us"] = usage.system.count();
+  json["max_rss_of_one_process_kib"] = usage.max_rss_of_one_process_kib;
+  json["read_blocks"] = usage.read_blocks;
+  json["written_blocks"] = usage.written_blocks;
+  return json;
+}
+
+}  // namespace
+
+const char* cause_name(Cause cause) {
+  switch (cause) {
+    case Cause::kExited: return "exited";
+    case Cause::kSignaled: return "signaled";
+    case Cause::kWallTime: return "wall_time";
+    case Cause::kCpuTime: return "cpu_time";
+    case Cause::kFileSize: return "file_size";
+    case Cause::kSyscall: return "syscall";
+    case Cause::kSetup: return "setup";
+    case Cause::kKilled: return "killed";
+    case Cause::kLost: return "lost";
+  }
+  return "lost";
+}
+
+std::string signal_name(int number) {
+  if (const char* name = sigabbrev_np(number)) return std::string("SIG") + name;
+  return "SIG" + std::to_string(number);
+}
+
+std::string errno_name(int number) {
+  if (const char* name = strerrorname_np(number)) return name;
+  return "errno " + std::to_string(number);
+}
+
+std::string Record::json() const {
+  Json json;
+  json["cause"] = cause_name(cause);
+  if (!killed_by.empty()) json["by"] = killed_by;
+  if (exit_code) json["exit_code"] = *exit_code;
+  if (signal) json["signal"] = signal_name(*signal);
+  if (setup) json["setup"] = setup_json(*setup);
+  json["limits"] = limits;
+  json["usage"] = usage_json(usage);
+  json["degraded"] = Json::array();
+  for (const Degraded& item : degraded)
+    json["degraded"].push_back({{"control", item.control}, {"what", item.what}});
+  json["sandbox"] = "on";
+  json["back_end"] = back_end_name(back_end);
+  json["policy"] = policy_name;
+  json["policy_digest"] = policy_digest;
+  json["timings"] = {{"plan_us", plan_time.count()}, {"setup_us", setup_time.count()}};
+  // Paths come from outside and need not be UTF-8.
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+int Record::exit_status() const {
+  if (cause == Cause::kWallTime) return 124;
+  if (exit_code) return *exit_code;
+  if (signal) return 128 + *signal;
+  return 125;
+}
+
+}  // namespace belljar::launcher

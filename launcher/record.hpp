@@ -1,0 +1,81 @@
+// The record: how a run ended, as one JSON object that only belljar can write.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/compile.hpp"
+#include "launcher/plan.hpp"
+
+namespace belljar::launcher {
+
+/// Why a run ended. The name of a limit is the name of its cause.
+enum class Cause {
+  kExited,    ///< The command exited by itself; `exit_code` is its own.
+  kSignaled,  ///< A signal of its own or of the kernel ended it.
+  kWallTime,
+  kCpuTime,
+  kFileSize,
+  kSyscall,   ///< The system call filter killed it.
+  kSetup,     ///< The sandbox could not be built, or the command could not be started in it.
+  kKilled,    ///< By a signal that was sent to belljar.
+  kLost,      ///< The sandbox ended without saying how.
+};
+
+[[nodiscard]] const char* cause_name(Cause cause);
+
+/// The step that failed, for cause kSetup.
+struct SetupFailure {
+  std::string step;     ///< "step 7 of 41: bind /srv/data on /data, read-only"
+  std::string control;
+  std::string error;    ///< "ENOENT", empty when no system call failed.
+  std::string reason;   ///< "No such file or directory: /srv/data"
+  std::string policy;   ///< "agent.json:14:9 filesystem.mounts[\"/data\"]"
+  std::string remedy;
+};
+
+/// What the run used. Times and blocks are of the whole sandbox once it has ended; the kernel adds
+/// up what was waited for. Memory is the largest resident set of any one process: without a cgroup
+/// there is no sum.
+struct Usage {
+  std::chrono::microseconds wall{0};
+  std::chrono::microseconds user{0};
+  std::chrono::microseconds system{0};
+  std::int64_t max_rss_of_one_process_kib = 0;
+  std::int64_t read_blocks = 0;     ///< Of 512 bytes.
+  std::int64_t written_blocks = 0;
+};
+
+struct Record {
+  Cause cause = Cause::kLost;
+  std::optional<int> exit_code;
+  std::optional<int> signal;
+  std::string killed_by;             ///< "signal", for kKilled.
+  std::optional<SetupFailure> setup;
+  std::vector<std::string> limits;   ///< Limits that were touched, by name.
+  Usage usage;
+  std::vector<Degraded> degraded;
+  BackEnd back_end = BackEnd::kModern;
+  std::string policy_name;
+  std::string policy_digest;
+  std::chrono::microseconds plan_time{0};   ///< Reading the policy and planning.
+  std::chrono::microseconds setup_time{0};  ///< From the clone to the command's exec.
+
+  /// One line of JSON, without the newline.
+  [[nodiscard]] std::string json() const;
+
+  /// What `belljar run` exits with: the command's own code, 128+n for a signal, 124 for wall time,
+  /// 125 for a setup failure, 126 and 127 as the shell has them.
+  [[nodiscard]] int exit_status() const;
+};
+
+/// "SIGTERM", or "SIG40" for one without a name.
+[[nodiscard]] std::string signal_name(int number);
+
+/// "ENOENT", or "errno 4711".
+[[nodiscard]] std::string errno_name(int number);
+
+}  // namespace belljar::launcher

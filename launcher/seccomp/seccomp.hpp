@@ -1,0 +1,32 @@
+// A policy's `syscalls` section as a filter.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "launcher/seccomp/base.hpp"
+#include "launcher/seccomp/names.hpp"
+#include "launcher/seccomp/program.hpp"
+#include "policy/base/result.hpp"
+#include "policy/policy.hpp"
+
+namespace belljar::launcher {
+
+/// The filter that a policy asks for: one of the built-in arrays when it only names a base, else a
+/// program compiled here (milliseconds; allocates; never in a child). nullopt when nothing is
+/// filtered at all: base `none` without rules and default.
+/// kInvalid: an unknown name or an impossible test, `where` naming the rule.
+[[nodiscard]] Result<std::optional<SeccompFilter>> seccomp_program(
+    const policy::Syscalls& syscalls);
+
+/// "none", "agent@1", "strict@1".
+[[nodiscard]] std::string_view seccomp_set_name(policy::SyscallBase base);
+
+/// SHA-256 of the table of built-in sets, "sha256:" and 64 hex digits.
+[[nodiscard]] std::string_view seccomp_table_digest();
+
+/// "allow", "kill", or the name of the error, "EPERM".
+[[nodiscard]] std::string action_text(SeccompAction action);
+
+}  // namespace belljar::launcher

@@ -1,0 +1,82 @@
+#include "launcher/sys/session_credentials.hpp"
+
+#include <linux/capability.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <string>
+
+#include "launcher/sys/raw.hpp"
+
+namespace belljar::sys {
+namespace {
+
+using CapabilityData = std::array<__user_cap_data_struct, 2>;
+
+Result<CapabilityData> read_capabilities() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  CapabilityData data{};
+  if (const long rc = raw(SYS_capget, &header, data.data()); rc < 0)
+    return sys_failure(static_cast<int>(-rc), "read the launcher's capabilities");
+  return data;
+}
+
+/// glibc's setresuid would change all threads; the kernel's changes the calling one.
+Status set_effective(uid_t uid, gid_t gid, bool uid_first) {
+  const auto set_uid = [uid] { return raw(SYS_setresuid, -1L, static_cast<long>(uid), -1L); };
+  const auto set_gid = [gid] { return raw(SYS_setresgid, -1L, static_cast<long>(gid), -1L); };
+  long rc = uid_first ? set_uid() : set_gid();
+  if (rc >= 0) rc = uid_first ? set_gid() : set_uid();
+  if (rc < 0)
+    return sys_failure(static_cast<int>(-rc), "take the effective ids " + std::to_string(uid) + ":" +
+                                                  std::to_string(gid));
+  return {};
+}
+
+}  // namespace
+
+Result<std::uint64_t> effective_capabilities() {
+  const CapabilityData data = BELLJAR_TRY(read_capabilities());
+  return std::uint64_t{data[1].effective} << 32 | data[0].effective;
+}
+
+Status set_groups(const gid_t* groups, std::size_t count) {
+  if (const long rc = raw(SYS_setgroups, count, groups); rc < 0)
+    return sys_failure(static_cast<int>(-rc), "set the supplementary groups");
+  return {};
+}
+
+SessionCredentials::~SessionCredentials() {
+  if (!leave()) std::abort();
+}
+
+Status SessionCredentials::assume(uid_t uid, gid_t gid) {
+  own_uid_ = geteuid();
+  own_gid_ = getegid();
+  // The gid first: it takes CAP_SETGID, which the change of uid clears.
+  BELLJAR_CHECK(set_effective(uid, gid, /*uid_first=*/false));
+  assumed_ = true;
+  return {};
+}
+
+Status SessionCredentials::raise_capabilities() {
+  CapabilityData data = BELLJAR_TRY(read_capabilities());
+  for (__user_cap_data_struct& half : data) half.effective = half.permitted;
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  if (const long rc = raw(SYS_capset, &header, data.data()); rc < 0)
+    return sys_failure(static_cast<int>(-rc), "raise the launcher's capabilities");
+  return {};
+}
+
+Status SessionCredentials::leave() {
+  if (!assumed_) return {};
+  assumed_ = false;
+  // The uid first: a saved uid allows it without a capability, and 0 gives the others back.
+  BELLJAR_CHECK(raise_capabilities());
+  BELLJAR_CHECK(set_effective(own_uid_, own_gid_, /*uid_first=*/true));
+  return raise_capabilities();
+}
+
+}  // namespace belljar::sys
