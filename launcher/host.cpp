@@ -65,7 +65,7 @@ std::string current_directory() {
 /// By owner and mode, as the session's uid and without its namespace's capabilities, which do not
 /// reach the host's files.
 Result<Access> access_as(const SessionIds& ids, const Host& host, const std::string& path) {
-  sys::SessionCredentials session;
+  sys::SessionCredentials session(host.uid, host.gid, host.capabilities);
   if (host.privileged() && ids.uid != host.uid) BELLJAR_CHECK(session.assume(ids.uid, ids.gid));
   Access access = Access::kNone;
   if (faccessat(AT_FDCWD, path.c_str(), R_OK | X_OK, AT_EACCESS) == 0) access = Access::kRead;
@@ -82,7 +82,10 @@ Result<Host> observe_host(const policy::Policy& policy) {
   host.uid = static_cast<uid_t>(getauxval(AT_EUID));
   host.gid = static_cast<gid_t>(getauxval(AT_EGID));
   host.groups = BELLJAR_TRY(supplementary_groups(host.gid));
-  host.capabilities = BELLJAR_TRY(sys::effective_capabilities());
+  // A plain user has none; one that holds some all the same needs them only for other ids.
+  const bool other_ids = policy.identity.uid.from != policy::Id::From::kCaller ||
+                         policy.identity.gid.from != policy::Id::From::kCaller;
+  if (host.uid == 0 || other_ids) host.capabilities = BELLJAR_TRY(sys::effective_capabilities());
   host.environment = environment();
   if (auto home = host.environment.find("HOME");
       home != host.environment.end() && home->second.starts_with("/"))

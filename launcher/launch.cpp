@@ -22,6 +22,7 @@
 #include "launcher/child/child.hpp"
 #include "launcher/failure.hpp"
 #include "launcher/sys/kernel.hpp"
+#include "launcher/sys/proc.hpp"
 #include "launcher/sys/raw.hpp"
 #include "launcher/sys/session_credentials.hpp"
 #include "launcher/sys/unique_fd.hpp"
@@ -30,6 +31,7 @@
 extern "C" {
 extern const std::ptrdiff_t __rseq_offset;
 extern const unsigned __rseq_size;
+extern const char _end[] __attribute__((visibility("hidden")));
 }
 
 namespace belljar::launcher {
@@ -75,7 +77,10 @@ class ArenaMapping {
     const auto pages = [](std::size_t size) { return (size + kPage - 1) / kPage * kPage; };
     const std::size_t head = pages(sizeof(Arena));
     size_ = head + pages(image.size());
-    memory_ = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    // Beside the program's image where there is room: init then has one piece less to cut away.
+    void* const beside = reinterpret_cast<void*>(
+        (reinterpret_cast<std::uintptr_t>(_end) + kPage - 1) / kPage * kPage);
+    memory_ = mmap(beside, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory_ == MAP_FAILED) return;
     // Not value-initialised: zeroing would touch every page of the stacks.
     auto* arena = new (memory_) Arena;
@@ -140,13 +145,12 @@ class Launcher {
 
   /// What both back ends need and no attempt changes.
   Status prepare() {
-    proc_ = UniqueFd(open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC));
-    if (!proc_.valid()) return sys_failure(errno, "open /proc");
+    if (sys::proc_directory() < 0) return sys_failure(errno, "open /proc");
     constexpr std::array<const char*, kNamespaceKinds> kPaths = {
-        "self/ns/mnt", "self/ns/net", "self/ns/ipc", "self/ns/uts", "self/ns/cgroup"};
+        "self/ns/ipc", "self/ns/uts", "self/ns/cgroup"};
     for (std::size_t i = 0; i < kPaths.size(); ++i) {
       struct stat about {};
-      if (fstatat(proc_.get(), kPaths[i], &about, 0) != 0) {
+      if (fstatat(sys::proc_directory(), kPaths[i], &about, 0) != 0) {
         Error error{ErrorKind::kUnavailable, errno, std::string("look at /proc/") + kPaths[i], {}, {}};
         error.remedy = "mount a procfs on /proc: the id maps of a user namespace are written there";
         return fail(std::move(error));
@@ -171,15 +175,12 @@ class Launcher {
     return {};
   }
 
-  /// The newer calls are looked for without doing anything with them: a kernel or a filter that
-  /// lacks one answers ENOSYS or EPERM, otherwise the bad arguments are what is complained of.
-  BackEnd first_back_end() const {
-    if (const char* forced = std::getenv("BELLJAR_BACK_END");
-        forced != nullptr && std::strcmp(forced, "legacy") == 0)
-      return BackEnd::kLegacy;
-    const bool open_tree = sys::raw(SYS_open_tree, -1, "", 0U) == -ENOENT;
-    const bool set_attributes = sys::raw(SYS_mount_setattr, -1, "", 0U, nullptr, 0U) == -EINVAL;
-    return open_tree && set_attributes ? BackEnd::kModern : BackEnd::kLegacy;
+  /// Modern until something of it turns out to be missing: the launch itself is the probe, so that a
+  /// host where all is well pays nothing for it.
+  static BackEnd first_back_end() {
+    const char* forced = std::getenv("BELLJAR_BACK_END");
+    return forced != nullptr && std::strcmp(forced, "legacy") == 0 ? BackEnd::kLegacy
+                                                                   : BackEnd::kModern;
   }
 
   Attempt attempt() {
@@ -193,7 +194,7 @@ class Launcher {
     control_ = UniqueFd(ends[0]);
     UniqueFd childs_end(ends[1]);
     arena->control = ends[1];
-    arena->proc = proc_.get();
+    arena->proc = sys::proc_directory();
     arena->rseq = rseq_area();
     cloned_at_ = Clock::now();
     started_ = false;
@@ -220,7 +221,7 @@ class Launcher {
 
   /// 0, or the errno of the clone. The namespaces are owned by whoever is the effective uid then.
   int clone_modern(Arena& arena) {
-    sys::SessionCredentials session;
+    sys::SessionCredentials session(host_.uid, host_.gid, host_.capabilities);
     if (create_->as_session) {
       Status assumed = session.assume(create_->uid, create_->gid);
       if (assumed) assumed = session.raise_capabilities();
@@ -470,7 +471,6 @@ class Launcher {
   SignalMask mask_;
   Surroundings surroundings_;
   const CreateNamespaces* create_ = nullptr;
-  UniqueFd proc_;
   UniqueFd signals_;
   UniqueFd control_;
   UniqueFd init_;

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -24,9 +25,17 @@ std::string cannot_read(int error) {
 
 /// Reads up to one byte more than a policy may have, so that the parser sees that it is too long.
 int read_bounded(int fd, std::string& text) {
-  text.resize(kLongestText + 1);
+  constexpr std::size_t kFirstRoom = 16 << 10;  // More than most policies have.
+  text.resize(kFirstRoom);
+  // A regular file is read in one call: there a short read is the end of it.
+  const ssize_t whole = pread(fd, text.data(), text.size(), 0);
+  if (whole >= 0 && static_cast<std::size_t>(whole) < text.size()) {
+    text.resize(static_cast<std::size_t>(whole));
+    return 0;
+  }
   std::size_t size = 0;
-  while (size < text.size()) {
+  while (size <= kLongestText) {
+    if (size == text.size()) text.resize(std::min(2 * size, kLongestText + 1));
     const ssize_t got = read(fd, text.data() + size, text.size() - size);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return errno;

@@ -53,6 +53,8 @@ struct Child {
   Image& image;
   int root = -1;              ///< O_PATH descriptor of the new root while it is assembled.
   bool root_is_ours = false;  ///< A tmpfs: links found on it are planned ones.
+  bool in_proc = false;       ///< The current directory is the launcher's /proc.
+  bool api_proven = false;    ///< The new mount API has worked once in this launch.
   int status = -1;            ///< The payload's own /proc/self/status, opened before the filter.
 
   [[nodiscard]] const char* text(std::uint32_t offset) const noexcept {
@@ -82,8 +84,11 @@ int fail_read_back(Child& child, const char* what) noexcept {
   for (;;) raw(SYS_exit_group, code);
 }
 
+/// Low numbers are left to the one close_range that payload and init make when all is set up (all
+/// are close-on-exec besides); only a launch with very many mounts needs them back earlier.
 void close_fd(int fd) noexcept {
-  if (fd >= 0) raw(SYS_close, fd);
+  constexpr int kLeftOpen = 128;
+  if (fd >= kLeftOpen) raw(SYS_close, fd);
 }
 
 int send(Child& child, const Message& message) noexcept {
@@ -281,6 +286,11 @@ int open_target(Child& child, const char* path) noexcept {
 
 /// A bind's source, in the host's tree: `/` is still the launcher's root.
 int open_source(Child& child, const char* path) noexcept {
+  sys::OpenHow how;
+  how.flags = O_PATH | O_CLOEXEC;
+  how.resolve = sys::kResolveNoMagicLinks | sys::kResolveNoSymlinks;
+  const long direct = raw(SYS_openat2, AT_FDCWD, path, &how, sizeof how);
+  if (direct >= 0 || direct == -ENOENT || direct == -EACCES) return static_cast<int>(direct);
   const long top = raw(SYS_openat, AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
   if (top < 0) return static_cast<int>(top);
   const int fd = open_path(child, static_cast<int>(top), path);
@@ -350,16 +360,26 @@ int check_target_flags(Child& child, const char* path, std::uint64_t wanted) noe
   return rc;
 }
 
-/// "self/fd/N", which names what descriptor N is on for mount(2), from the launcher's /proc.
+/// What descriptor N is on, as mount(2) takes it: "/proc/self/fd/N", or, in the legacy back end where
+/// the new root covers /proc, "self/fd/N" from the launcher's descriptor of it (enter_proc).
 struct FdPath {
   char text[32];
-  explicit FdPath(int fd) noexcept {
-    append_number(append_text(text, "self/fd/"), static_cast<std::uint64_t>(fd));
+  FdPath(const Child& child, int fd) noexcept {
+    append_number(append_text(text, child.image.legacy ? "self/fd/" : "/proc/self/fd/"),
+                  static_cast<std::uint64_t>(fd));
   }
 };
 
 int enter_proc(Child& child) noexcept {
-  return static_cast<int>(raw(SYS_fchdir, child.arena.proc));
+  if (child.in_proc || !child.image.legacy) return 0;
+  const long rc = raw(SYS_fchdir, child.arena.proc);
+  child.in_proc = rc >= 0;
+  return static_cast<int>(rc);
+}
+
+int enter(Child& child, int directory) noexcept {
+  child.in_proc = false;
+  return static_cast<int>(raw(SYS_fchdir, directory));
 }
 
 /// Legacy: adds flags to the mount at `fd`, keeping those that it has, which may be locked.
@@ -368,27 +388,39 @@ int legacy_remount(Child& child, int fd, std::uint64_t flags) noexcept {
   long rc = raw(SYS_fstatfs, fd, &system);
   if (rc < 0) return static_cast<int>(rc);
   flags |= static_cast<std::uint64_t>(system.f_flags) & kFlagMask;
-  const FdPath path(fd);
+  const FdPath path(child, fd);
   rc = enter_proc(child);
   if (rc >= 0)
     rc = raw(SYS_mount, nullptr, path.text, nullptr, MS_REMOUNT | MS_BIND | flags, nullptr);
   return static_cast<int>(rc);
 }
 
+/// The first use of the new mount API decides whether there is one: a kernel without it, a filter or
+/// a security module answers with one of these errors then, and the launcher turns to the legacy back
+/// end. Later the same errors are about an object, and are errors.
+int refused_by_api(Child& child, int error) noexcept {
+  if (!child.api_proven && is_unavailable(error))
+    set_subject(child, Detail::kMountApiUnavailable, "");
+  return error;
+}
+
 /// A private copy of the mount tree at `source` with `flags` on every mount of it, in one atomic
 /// step; a descriptor whose closing discards it.
-int modern_tree(int source, std::uint64_t flags, bool recursive) noexcept {
+int modern_tree(Child& child, int source, const char* path, std::uint64_t flags,
+                bool recursive) noexcept {
   const unsigned recurse = recursive ? sys::kAtRecursive : 0;
-  const long tree = raw(SYS_open_tree, source, "",
+  const long tree = raw(SYS_open_tree, source, path,
                         AT_EMPTY_PATH | sys::kOpenTreeClone | recurse | O_CLOEXEC);
-  if (tree < 0) return static_cast<int>(tree);
+  if (tree < 0) return refused_by_api(child, static_cast<int>(tree));
   sys::MountAttr attributes;
   attributes.set = flags;
   attributes.propagation = MS_PRIVATE;
   const long rc = raw(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | recurse, &attributes,
                       sizeof attributes);
   if (rc < 0) close_fd(static_cast<int>(tree));
-  return static_cast<int>(rc < 0 ? rc : tree);
+  if (rc < 0) return refused_by_api(child, static_cast<int>(rc));
+  child.api_proven = true;
+  return static_cast<int>(tree);
 }
 
 int move_onto(int tree, int target) noexcept {
@@ -398,7 +430,7 @@ int move_onto(int tree, int target) noexcept {
 
 int modern_bind(Child& child, int source, int target, std::uint64_t flags, bool recursive,
                 const char* path) noexcept {
-  const int tree = modern_tree(source, flags, recursive);
+  const int tree = modern_tree(child, source, "", flags, recursive);
   if (tree < 0) return tree;
   int rc = check_flags(child, tree, flags, path);
   if (rc >= 0) rc = move_onto(tree, target);
@@ -409,7 +441,7 @@ int modern_bind(Child& child, int source, int target, std::uint64_t flags, bool 
 /// `path` names the target for the second look that a remount needs: `target` is what is underneath.
 int legacy_bind(Child& child, int source, int target, std::uint64_t flags, bool recursive,
                 const char* path) noexcept {
-  const FdPath from(source), to(target);
+  const FdPath from(child, source), to(child, target);
   long rc = enter_proc(child);
   if (rc >= 0)
     rc = raw(SYS_mount, from.text, to.text, nullptr, MS_BIND | (recursive ? std::uint64_t{MS_REC} : 0U), nullptr);
@@ -430,17 +462,21 @@ int bind(Child& child, int source, int target, std::uint64_t flags, bool recursi
 
 /// A new instance of a file system on the directory `target`. mount(2) in both back ends: the target
 /// has been resolved to a descriptor by then, so that no path is walked here.
-int mount_new(int target, const char* type, std::uint64_t flags, const char* options) noexcept {
-  long rc = raw(SYS_fchdir, target);
-  if (rc >= 0) rc = raw(SYS_mount, type, ".", type, flags, *options == '\0' ? nullptr : options);
+int mount_new(Child& child, int target, const char* type, std::uint64_t flags,
+              const char* options) noexcept {
+  const FdPath path(child, target);
+  long rc = enter_proc(child);
+  if (rc >= 0)
+    rc = raw(SYS_mount, type, path.text, type, flags, *options == '\0' ? nullptr : options);
   return static_cast<int>(rc);
 }
 
 int modern_root(Child& child, const Op& op) noexcept {
   if (op.s0 != 0) {
-    const int source = open_source(child, child.text(op.s0));
-    if (source < 0) return source;
-    child.root = modern_tree(source, op.a, /*recursive=*/true);
+    const char* path = child.text(op.s0);
+    const int source = equal(path, "/") ? AT_FDCWD : open_source(child, path);
+    if (source < 0 && source != AT_FDCWD) return source;
+    child.root = modern_tree(child, source, source == AT_FDCWD ? path : "", op.a, /*recursive=*/true);
     close_fd(source);
   } else {
     const long context = raw(SYS_fsopen, "tmpfs", sys::kFsopenCloexec);
@@ -451,11 +487,15 @@ int modern_root(Child& child, const Op& op) noexcept {
     if (rc >= 0) rc = raw(SYS_fsmount, context, sys::kFsmountCloexec, op.a);
     child.root = static_cast<int>(rc);
     close_fd(static_cast<int>(context));
+    if (rc < 0) return refused_by_api(child, static_cast<int>(rc));
   }
   if (child.root < 0) return child.root;
   // On top of "/": paths still start below it, so that sources are found, and the pivot enters it.
-  return static_cast<int>(
-      raw(SYS_move_mount, child.root, "", AT_FDCWD, "/", sys::kMoveMountFromEmpty));
+  child.api_proven = false;
+  const long rc = raw(SYS_move_mount, child.root, "", AT_FDCWD, "/", sys::kMoveMountFromEmpty);
+  if (rc < 0) return refused_by_api(child, static_cast<int>(rc));
+  child.api_proven = op.s0 != 0;
+  return 0;
 }
 
 /// The one directory that is sure to exist and that no source lies in is /proc (the launcher's
@@ -466,7 +506,7 @@ int legacy_root(Child& child, const Op& op) noexcept {
   if (op.s0 != 0) {
     const int source = open_source(child, child.text(op.s0));
     if (source < 0) return source;
-    const FdPath from(source);
+    const FdPath from(child, source);
     rc = enter_proc(child);
     if (rc >= 0) rc = raw(SYS_mount, from.text, "/proc", nullptr, MS_BIND | MS_REC, nullptr);
     close_fd(source);
@@ -483,11 +523,7 @@ int legacy_root(Child& child, const Op& op) noexcept {
 int do_attach_root(Child& child, const Op& op) noexcept {
   raw(SYS_umask, 0);
   const int rc = child.image.legacy ? legacy_root(child, op) : modern_root(child, op);
-  if (rc < 0) {
-    if (!child.image.legacy && is_unavailable(rc))
-      set_subject(child, Detail::kMountApiUnavailable, "");
-    return rc;
-  }
+  if (rc < 0) return rc;
   child.root_is_ours = op.s0 == 0;
   return check_flags(child, child.root, op.a, "/");
 }
@@ -522,13 +558,13 @@ int do_mount_tmpfs(Child& child, const Op& op) noexcept {
   const char* path = child.text(op.s0);
   const int target = open_or_make(child, path, Leaf::kDirectory, op.b != 0);
   if (target < 0) return target;
-  const int rc = mount_new(target, "tmpfs", op.a, child.text(op.s1));
+  const int rc = mount_new(child, target, "tmpfs", op.a, child.text(op.s1));
   close_fd(target);
   return rc < 0 ? rc : check_target_flags(child, path, op.a);
 }
 
 /// The fresh procfs of one mode, or the kernel's refusal of it.
-int mount_proc_mode(int target, ProcMode mode, const char* hidepid) noexcept {
+int mount_proc_mode(Child& child, int target, ProcMode mode, const char* hidepid) noexcept {
   char options[128];
   char* end = options;
   *end = '\0';
@@ -539,20 +575,20 @@ int mount_proc_mode(int target, ProcMode mode, const char* hidepid) noexcept {
   append_text(end, hidepid);
   std::uint64_t flags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
   if (mode == ProcMode::kFullReadOnly || mode == ProcMode::kPidsReadOnly) flags |= MS_RDONLY;
-  return mount_new(target, "proc", flags, options);
+  return mount_new(child, target, "proc", flags, options);
 }
 
 /// /proc/sys, read-only onto itself: what a capability in the sandbox's namespaces could write there
-/// would be the kernel's.
-int protect_proc_sys(Child& child, const char* proc_path) noexcept {
-  char path[kPathRoom + 8];
-  append_text(append_text(path, proc_path), "/sys");
-  const int sys_directory = open_target(child, path);
+/// would be the kernel's. `proc` is on the fresh procfs, whose names nobody else can have changed.
+int protect_proc_sys(Child& child, int proc, const char* path) noexcept {
+  const long sys_directory = raw(SYS_openat, proc, "sys", O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
   if (sys_directory == -ENOENT) return 0;
-  if (sys_directory < 0) return sys_directory;
-  const int rc = bind(child, sys_directory, sys_directory, kFlagMask, /*recursive=*/false, path);
-  close_fd(sys_directory);
-  return rc;
+  if (sys_directory < 0) return static_cast<int>(sys_directory);
+  const int fd = static_cast<int>(sys_directory);
+  if (!child.image.legacy) return modern_bind(child, fd, fd, kFlagMask, /*recursive=*/false, path);
+  char sys_path[kPathRoom + 8];
+  append_text(append_text(sys_path, path), "/sys");
+  return legacy_bind(child, fd, fd, kFlagMask, /*recursive=*/false, sys_path);
 }
 
 int do_mount_proc(Child& child, const Op& op) noexcept {
@@ -562,15 +598,19 @@ int do_mount_proc(Child& child, const Op& op) noexcept {
   auto mode = static_cast<ProcMode>(op.a);
   int rc = 0;
   while (mode != ProcMode::kAbsent) {
-    rc = mount_proc_mode(target, mode, child.text(op.s1));
+    rc = mount_proc_mode(child, target, mode, child.text(op.s1));
     if (rc >= 0 || rc != -EPERM || op.c == 0) break;
     mode = static_cast<ProcMode>(static_cast<int>(mode) + 1);
   }
   close_fd(target);
   child.arena.proc_mode = static_cast<std::uint32_t>(mode);
-  if (mode == ProcMode::kAbsent) return 0;
-  if (rc >= 0) rc = check_target_flags(child, path, MS_NOSUID | MS_NODEV | MS_NOEXEC);
-  return rc >= 0 && mode == ProcMode::kFull ? protect_proc_sys(child, path) : rc;
+  if (mode == ProcMode::kAbsent || rc < 0) return rc < 0 && mode != ProcMode::kAbsent ? rc : 0;
+  const int proc = open_target(child, path);
+  if (proc < 0) return proc;
+  rc = check_flags(child, proc, MS_NOSUID | MS_NODEV | MS_NOEXEC, path);
+  if (rc >= 0 && mode == ProcMode::kFull) rc = protect_proc_sys(child, proc, path);
+  close_fd(proc);
+  return rc;
 }
 
 struct Node {
@@ -592,11 +632,20 @@ constexpr Link kLinks[] = {
     {"stderr", "/proc/self/fd/2"}, {"ptmx", "pts/ptmx"},
 };
 
+/// A name in the directory that a descriptor is on, as mount(2) takes it.
+struct EntryPath {
+  char text[64];
+  EntryPath(const Child& child, int directory, const char* name) noexcept {
+    append_text(append_text(append_text(text, FdPath(child, directory).text), "/"), name);
+  }
+};
+
 /// Binds the host's node onto an own file and looks at what is there now: a host /dev can hold links
-/// (CVE-2025-31133). The current directory is the new /dev.
+/// (CVE-2025-31133).
 int add_node(Child& child, int dev, const Node& node) noexcept {
   long rc = raw(SYS_mknodat, dev, node.name, S_IFREG | 0444, 0);
-  if (rc >= 0) rc = raw(SYS_mount, node.source, node.name, nullptr, MS_BIND, nullptr);
+  const EntryPath target(child, dev, node.name);
+  if (rc >= 0) rc = raw(SYS_mount, node.source, target.text, nullptr, MS_BIND, nullptr);
   struct stat about;
   if (rc >= 0) rc = raw(SYS_newfstatat, dev, node.name, &about, AT_SYMLINK_NOFOLLOW);
   if (rc < 0) return static_cast<int>(rc);
@@ -605,24 +654,22 @@ int add_node(Child& child, int dev, const Node& node) noexcept {
   return 0;
 }
 
-int legacy_flag_dev(int dev, std::uint64_t flags) noexcept {
-  long rc = 0;
+int legacy_flag_dev(Child& child, int dev, std::uint64_t flags) noexcept {
   for (const Node& node : kNodes) {
+    const EntryPath path(child, dev, node.name);
     struct statfs system;
-    rc = raw(SYS_statfs, node.name, &system);
-    if (rc < 0) return static_cast<int>(rc);
+    long rc = raw(SYS_statfs, path.text, &system);
     const auto has = static_cast<std::uint64_t>(system.f_flags) & kFlagMask;
-    rc = raw(SYS_mount, nullptr, node.name, nullptr, MS_REMOUNT | MS_BIND | has | flags, nullptr);
+    if (rc >= 0)
+      rc = raw(SYS_mount, nullptr, path.text, nullptr, MS_REMOUNT | MS_BIND | has | flags, nullptr);
     if (rc < 0) return static_cast<int>(rc);
   }
-  rc = raw(SYS_fchdir, dev);
-  return static_cast<int>(
-      rc < 0 ? rc : raw(SYS_mount, nullptr, ".", nullptr, MS_REMOUNT | MS_BIND | flags, nullptr));
+  return legacy_remount(child, dev, flags);
 }
 
 /// Nodes, links and mount points; then nothing in it can be made or opened with more than it has.
 int fill_dev(Child& child, int dev) noexcept {
-  long rc = raw(SYS_fchdir, dev);
+  long rc = enter_proc(child);
   for (const Node& node : kNodes)
     if (rc >= 0) rc = add_node(child, dev, node);
   for (const Link& link : kLinks)
@@ -631,7 +678,7 @@ int fill_dev(Child& child, int dev) noexcept {
   if (rc >= 0) rc = raw(SYS_mkdirat, dev, "shm", 0755);
   if (rc < 0) return static_cast<int>(rc);
   const std::uint64_t flags = MS_RDONLY | MS_NOSUID | MS_NOEXEC;
-  if (child.image.legacy) return legacy_flag_dev(dev, flags);
+  if (child.image.legacy) return legacy_flag_dev(child, dev, flags);
   sys::MountAttr attributes;
   attributes.set = flags;
   return static_cast<int>(raw(SYS_mount_setattr, dev, "", AT_EMPTY_PATH | sys::kAtRecursive,
@@ -642,16 +689,18 @@ int do_mount_dev(Child& child, const Op& op) noexcept {
   const char* path = child.text(op.s0);
   const int target = open_or_make(child, path, Leaf::kDirectory, op.b != 0);
   if (target < 0) return target;
-  long rc = mount_new(target, "tmpfs", MS_NOSUID | MS_NOEXEC, "size=64k,nr_inodes=64,mode=0755");
+  long rc = mount_new(child, target, "tmpfs", MS_NOSUID | MS_NOEXEC, "size=64k,nr_inodes=64,mode=0755");
   close_fd(target);
   if (rc < 0) return static_cast<int>(rc);
   const int dev = open_target(child, path);
   if (dev < 0) return dev;
   rc = fill_dev(child, dev);
   if (rc >= 0)
-    rc = raw(SYS_mount, "devpts", "pts", "devpts", MS_NOSUID | MS_NOEXEC,
-             "newinstance,ptmxmode=0666,mode=620");
-  if (rc >= 0) rc = raw(SYS_mount, "tmpfs", "shm", "tmpfs", MS_NOSUID | MS_NODEV, child.text(op.s1));
+    rc = raw(SYS_mount, "devpts", EntryPath(child, dev, "pts").text, "devpts",
+             MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620");
+  if (rc >= 0)
+    rc = raw(SYS_mount, "tmpfs", EntryPath(child, dev, "shm").text, "tmpfs", MS_NOSUID | MS_NODEV,
+             child.text(op.s1));
   if (rc >= 0) rc = check_flags(child, dev, MS_RDONLY | MS_NOSUID | MS_NOEXEC, path);
   close_fd(dev);
   return static_cast<int>(rc);
@@ -683,7 +732,7 @@ int do_make_file(Child& child, const Op& op) noexcept {
   close_fd(parent);
   if (fd < 0) return static_cast<int>(fd);
   const long written = raw(SYS_write, fd, child.text(op.s1), op.b);
-  close_fd(static_cast<int>(fd));
+  raw(SYS_close, fd);  // At once: a mount with a writer cannot become read-only.
   if (written < 0) return static_cast<int>(written);
   return static_cast<std::uint64_t>(written) == op.b ? 0 : -ENOSPC;
 }
@@ -707,7 +756,7 @@ int do_mask_path(Child& child, const Op& op) noexcept {
   struct stat about;
   long rc = raw(SYS_newfstatat, target, "", &about, AT_EMPTY_PATH);
   if (rc >= 0 && S_ISDIR(about.st_mode)) {
-    rc = mount_new(target, "tmpfs", kFlagMask, "size=4k,nr_inodes=1,mode=0555");
+    rc = mount_new(child, target, "tmpfs", kFlagMask, "size=4k,nr_inodes=1,mode=0555");
     if (rc >= 0) rc = check_target_flags(child, path, kFlagMask);
   } else if (rc >= 0) {
     rc = mask_file(child, target, path);
@@ -730,10 +779,10 @@ int do_seal_root(Child& child) noexcept {
 }
 
 int do_pivot_root(Child& child) noexcept {
-  long rc = raw(SYS_fchdir, child.root);
+  long rc = enter(child, child.root);
   if (rc >= 0) rc = raw(SYS_pivot_root, ".", ".");
+  // The old root now lies on top of the new one, at the directory that we are in (man 2 pivot_root).
   if (rc >= 0) rc = raw(SYS_umount2, ".", MNT_DETACH);
-  if (rc >= 0) rc = raw(SYS_chdir, "/");
   return static_cast<int>(rc);
 }
 
@@ -921,9 +970,7 @@ int do_raise_loopback() noexcept {
   std::memset(&request, 0, sizeof request);
   append_text(request.ifr_name, "lo");
   request.ifr_flags = IFF_UP;  // The kernel adds 127.0.0.1/8 and ::1 by itself.
-  const long rc = raw(SYS_ioctl, fd, 0x8914 /* SIOCSIFFLAGS */, &request);
-  close_fd(static_cast<int>(fd));
-  return static_cast<int>(rc);
+  return static_cast<int>(raw(SYS_ioctl, fd, 0x8914 /* SIOCSIFFLAGS */, &request));
 }
 
 int do_forbid_user_namespaces(Child& child, const Op& op) noexcept {
@@ -937,9 +984,7 @@ int do_check_namespaces(Child& child, const Op& op) noexcept {
     const char* path;
     std::uint64_t flag;
   };
-  constexpr Kind kKinds[kNamespaceKinds] = {{"self/ns/mnt", CLONE_NEWNS},
-                                            {"self/ns/net", CLONE_NEWNET},
-                                            {"self/ns/ipc", CLONE_NEWIPC},
+  constexpr Kind kKinds[kNamespaceKinds] = {{"self/ns/ipc", CLONE_NEWIPC},
                                             {"self/ns/uts", CLONE_NEWUTS},
                                             {"self/ns/cgroup", CLONE_NEWCGROUP}};
   for (int i = 0; i < kNamespaceKinds; ++i) {
@@ -1068,7 +1113,6 @@ int do_check_init(Child& child, const Op& op) noexcept {
   if (fd < 0) return static_cast<int>(fd);
   Status status;
   const int rc = status.read(static_cast<int>(fd));
-  close_fd(static_cast<int>(fd));
   if (rc < 0) return rc;
   std::uint64_t pids[8];
   const int levels = status.numbers("NSpid", 10, pids, 8);
@@ -1079,6 +1123,8 @@ int do_check_init(Child& child, const Op& op) noexcept {
   std::uint64_t filters = 0;
   if (status.numbers("Seccomp_filters", 10, &filters, 1) == 1)
     child.arena.base_filters = static_cast<std::uint32_t>(filters);
+  if (status.numbers("SigIgn", 16, &child.arena.ignored_signals, 1) != 1)
+    return fail_read_back(child, "SigIgn");
   return 0;
 }
 
@@ -1169,7 +1215,8 @@ int do_new_process_group(Child& child) noexcept {
   const KernelSigaction standard = {};
   constexpr int kIgnoredByPython[] = {SIGPIPE, SIGXFSZ};
   for (int number : kIgnoredByPython)
-    if (rc >= 0) rc = raw(SYS_rt_sigaction, number, &standard, nullptr, sizeof standard.mask);
+    if (rc >= 0 && (child.arena.ignored_signals >> (number - 1) & 1))
+      rc = raw(SYS_rt_sigaction, number, &standard, nullptr, sizeof standard.mask);
   const std::uint64_t none = 0;
   if (rc >= 0) rc = raw(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, sizeof none);
   if (rc >= 0) rc = raw(SYS_openat, child.arena.proc, "self/status", O_RDONLY | O_CLOEXEC, 0);
@@ -1195,6 +1242,7 @@ int do_null_descriptor(const Op& op) noexcept {
 
 int do_change_directory(Child& child, const Op& op) noexcept {
   const char* path = child.text(op.s0);
+  if (equal(path, "/")) return 0;  // Where the pivot left us.
   const long top = raw(SYS_openat, AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
   if (top < 0) return static_cast<int>(top);
   const int fd = open_path(child, static_cast<int>(top), path, /*own_links=*/true);
@@ -1421,10 +1469,11 @@ class Init {
   explicit Init(Child& child) noexcept : child_(child) {}
 
   [[noreturn]] void run() noexcept {
+    start_payload();
+    // SIGCHLD is blocked since before the clone, so one that has come meanwhile is still pending.
     const std::uint64_t child_signal = std::uint64_t{1} << (SIGCHLD - 1);
     const long signals = raw(SYS_signalfd4, -1, &child_signal, sizeof child_signal, O_CLOEXEC);
     if (signals < 0) report_and_leave(child_, -1, static_cast<int>(signals));
-    start_payload();
     drop_descriptors(static_cast<int>(signals));
     drop_image();
     Message started;

@@ -73,9 +73,10 @@ struct Expectation {
   std::uint32_t unused = 0;
 };
 
-/// Indexes of `namespace_inodes`: what inode numbers prove. A user namespace is proved by the map
-/// that could be written (it can be once), a pid namespace by init's own NSpid line.
-inline constexpr int kNamespaceKinds = 5;
+/// Namespaces whose inode numbers are compared: ipc, uts, cgroup. The others prove themselves: an id
+/// map can be written once in the life of a user namespace, init's NSpid line ends in 1, and the
+/// mounts and the loopback interface take capabilities that only an own namespace's owner has.
+inline constexpr int kNamespaceKinds = 3;
 
 struct Image {
   std::uint32_t size = 0;        ///< Of all of it, in bytes.
@@ -89,7 +90,7 @@ struct Image {
   std::uint32_t pointers = 0;    ///< Room for argc + envc + 2 pointers, filled in by the child.
   std::uint32_t namespaces_step = 0;
   std::uint64_t namespace_flags = 0;
-  std::uint64_t namespace_inodes[kNamespaceKinds] = {};  ///< The launcher's: mnt net ipc uts cgroup.
+  std::uint64_t namespace_inodes[kNamespaceKinds] = {};  ///< The launcher's own.
   std::uint32_t uid_outside = 0;
   std::uint32_t gid_outside = 0;
   std::uint8_t privileged = 0;   ///< The launcher acts for another uid.

@@ -1,13 +1,13 @@
 #include <fcntl.h>
-#include <poll.h>
+#include <malloc.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdio>
 #include <cstdlib>
 
 #include "launcher/cli/options.hpp"
+#include "launcher/sys/proc.hpp"
 #include "launcher/sys/raw.hpp"
 
 namespace belljar::launcher {
@@ -35,15 +35,21 @@ Examples:
   belljar explain
   belljar explain --policy agent.json -- python3 agent.py)";
 
-/// Descriptors 0, 1 and 2 exist, so that nothing of ours lands there; all others end at exec.
+/// Descriptors 0, 1 and 2 exist, so that nothing of ours lands there; all others end at exec. The
+/// lowest free number is what open gives (man 2 open), so one above 2 proves that none is missing.
 bool guard_descriptors() {
-  std::array<pollfd, 3> standard = {{{0, 0, 0}, {1, 0, 0}, {2, 0, 0}}};
-  poll(standard.data(), standard.size(), 0);
-  for (const pollfd& entry : standard)
-    if ((entry.revents & POLLNVAL) && open("/dev/null", O_RDWR | O_NOCTTY) != entry.fd) return false;
+  const int proc = sys::proc_directory();
+  if (proc < 0 || proc <= 2) {
+    // The number that /proc took belongs to a standard stream: it moves up, /dev/null fills in.
+    for (int fd = open("/dev/null", O_RDWR | O_NOCTTY); fd <= 2; fd = open("/dev/null", O_RDWR | O_NOCTTY))
+      if (fd < 0) return false;
+    if (proc >= 0 && dup2(open("/dev/null", O_RDWR | O_NOCTTY), proc) != proc) return false;
+    sys::reopen_proc_directory();
+  }
   constexpr unsigned kCloseOnExec = 4;  // CLOSE_RANGE_CLOEXEC, Linux 5.11
   if (sys::raw(SYS_close_range, 3U, ~0U, kCloseOnExec) >= 0) return true;
-  for (int fd = 3; fd < static_cast<int>(sysconf(_SC_OPEN_MAX)); ++fd) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  for (int other = 3; other < static_cast<int>(sysconf(_SC_OPEN_MAX)); ++other)
+    fcntl(other, F_SETFD, FD_CLOEXEC);
   return true;
 }
 
@@ -87,6 +93,9 @@ int parse_and_run(int argc, char** argv) {
 }  // namespace belljar::launcher
 
 int main(int argc, char** argv) {
+  // One launch a process: memory is taken in one piece and never given back before the end.
+  mallopt(M_TOP_PAD, 512 << 10);
+  mallopt(M_TRIM_THRESHOLD, 64 << 20);
   if (!belljar::launcher::guard_descriptors()) return belljar::launcher::kBelljarFailed;
   return belljar::launcher::parse_and_run(argc, argv);
 }

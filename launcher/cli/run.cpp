@@ -69,8 +69,7 @@ Events status_events(int fd) {
 }
 
 void print_plan_texts(const Plan& plan, bool default_policy) {
-  const bool terminal = isatty(STDERR_FILENO) == 1;
-  if (default_policy && terminal)
+  if (default_policy && isatty(STDERR_FILENO) == 1)
     std::fputs("belljar: under builtin:dev@1: the current directory is writable, the rest of the host "
                "read-only, no network\n", stderr);
   for (const std::string& note : plan.notes) std::fprintf(stderr, "belljar: note: %s\n", note.c_str());

@@ -15,14 +15,6 @@ namespace {
 
 using CapabilityData = std::array<__user_cap_data_struct, 2>;
 
-Result<CapabilityData> read_capabilities() {
-  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
-  CapabilityData data{};
-  if (const long rc = raw(SYS_capget, &header, data.data()); rc < 0)
-    return sys_failure(static_cast<int>(-rc), "read the launcher's capabilities");
-  return data;
-}
-
 /// glibc's setresuid would change all threads; the kernel's changes the calling one.
 Status set_effective(uid_t uid, gid_t gid, bool uid_first) {
   const auto set_uid = [uid] { return raw(SYS_setresuid, -1L, static_cast<long>(uid), -1L); };
@@ -38,7 +30,10 @@ Status set_effective(uid_t uid, gid_t gid, bool uid_first) {
 }  // namespace
 
 Result<std::uint64_t> effective_capabilities() {
-  const CapabilityData data = BELLJAR_TRY(read_capabilities());
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  CapabilityData data{};
+  if (const long rc = raw(SYS_capget, &header, data.data()); rc < 0)
+    return sys_failure(static_cast<int>(-rc), "read the launcher's capabilities");
   return std::uint64_t{data[1].effective} << 32 | data[0].effective;
 }
 
@@ -53,8 +48,6 @@ SessionCredentials::~SessionCredentials() {
 }
 
 Status SessionCredentials::assume(uid_t uid, gid_t gid) {
-  own_uid_ = geteuid();
-  own_gid_ = getegid();
   // The gid first: it takes CAP_SETGID, which the change of uid clears.
   BELLJAR_CHECK(set_effective(uid, gid, /*uid_first=*/false));
   assumed_ = true;
@@ -62,8 +55,9 @@ Status SessionCredentials::assume(uid_t uid, gid_t gid) {
 }
 
 Status SessionCredentials::raise_capabilities() {
-  CapabilityData data = BELLJAR_TRY(read_capabilities());
-  for (__user_cap_data_struct& half : data) half.effective = half.permitted;
+  const auto low = static_cast<std::uint32_t>(capabilities_);
+  const auto high = static_cast<std::uint32_t>(capabilities_ >> 32);
+  const CapabilityData data = {{{low, low, 0}, {high, high, 0}}};
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
   if (const long rc = raw(SYS_capset, &header, data.data()); rc < 0)
     return sys_failure(static_cast<int>(-rc), "raise the launcher's capabilities");
@@ -73,10 +67,10 @@ Status SessionCredentials::raise_capabilities() {
 Status SessionCredentials::leave() {
   if (!assumed_) return {};
   assumed_ = false;
-  // The uid first: a saved uid allows it without a capability, and 0 gives the others back.
-  BELLJAR_CHECK(raise_capabilities());
+  // The uid first: the saved uid allows it without a capability, and going back to 0 makes the
+  // permitted capabilities effective again (man 7 capabilities), SETGID among them.
   BELLJAR_CHECK(set_effective(own_uid_, own_gid_, /*uid_first=*/true));
-  return raise_capabilities();
+  return own_uid_ == 0 ? Status{} : raise_capabilities();
 }
 
 }  // namespace belljar::sys

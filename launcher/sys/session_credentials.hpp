@@ -20,16 +20,18 @@ namespace belljar::sys {
 /// going on with a mixture of ids would be worse.
 class SessionCredentials {
  public:
-  SessionCredentials() = default;
+  /// `uid` and `gid` are the launcher's own effective ids, `capabilities` its permitted ones.
+  SessionCredentials(uid_t uid, gid_t gid, std::uint64_t capabilities)
+      : own_uid_(uid), own_gid_(gid), capabilities_(capabilities) {}
   SessionCredentials(const SessionCredentials&) = delete;
   SessionCredentials& operator=(const SessionCredentials&) = delete;
   ~SessionCredentials();
 
-  /// Takes the effective ids; the capabilities that this clears stay permitted.
+  /// Takes the effective ids; the effective capabilities that this clears stay permitted.
   [[nodiscard]] Status assume(uid_t uid, gid_t gid);
 
-  /// Raises all permitted capabilities again while the ids stay the session's: what a clone that
-  /// creates namespaces for it needs.
+  /// Raises the capabilities again while the ids stay the session's: what a clone that creates
+  /// namespaces for it needs.
   [[nodiscard]] Status raise_capabilities();
 
   /// Back to the launcher's own effective ids and capabilities. Harmless when not assumed.
@@ -37,8 +39,9 @@ class SessionCredentials {
 
  private:
   bool assumed_ = false;
-  uid_t own_uid_ = 0;
-  gid_t own_gid_ = 0;
+  uid_t own_uid_;
+  gid_t own_gid_;
+  std::uint64_t capabilities_;
 };
 
 }  // namespace belljar::sys

@@ -1,0 +1,84 @@
+// The presets load, and hold what their contracts promise.
+#include <algorithm>
+#include <chrono>
+#include <string>
+
+#include "loading.hpp"
+
+namespace belljar::policy {
+namespace {
+
+using testing::load;
+
+Policy preset(std::string_view name) {
+  Layers layers;
+  layers.add("builtin:" + std::string(name));
+  return load(layers);
+}
+
+TEST_CASE("the presets are named in order") {
+  CHECK(preset_names() == std::vector<std::string>{"agent@1", "dev@1", "strict@1"});
+  CHECK(preset_text("agent@2").empty());
+}
+
+TEST_CASE("every preset loads, by itself and as a file that is checked as a layer") {
+  for (const std::string& name : preset_names()) {
+    CAPTURE(name);
+    CHECK(preset(name).name == name);
+    Layers layers;
+    layers.add_text(preset_text(name), name);
+    CHECK(testing::errors_of(layers) == "");
+    CHECK(load(layers).digest == preset(name).digest);
+  }
+}
+
+TEST_CASE("agent@1 has the limits of its contract") {
+  const Policy policy = preset("agent@1");
+  CHECK(policy.identity.umask == 077U);
+  CHECK(policy.identity.enforce == Enforce::kPrefer);
+  CHECK(policy.network.mode == NetworkMode::kShared);
+  CHECK(policy.syscalls.base == SyscallBase::kAgent1);
+  CHECK(policy.capabilities.empty());
+  CHECK(policy.limits.rlimits.at("as").value == std::uint64_t{4} << 30);
+  CHECK(policy.limits.rlimits.at("cpu").value == 120U);
+  CHECK(policy.limits.rlimits.at("nproc").value == 64U);
+  CHECK(policy.filesystem.root == RootKind::kHost);
+  CHECK(policy.filesystem.hide.contains("@workspace"));
+  CHECK(policy.filesystem.mask.contains("/etc/shadow"));
+  CHECK(policy.filesystem.mounts.at("/tmp").mode == 01777U);
+  CHECK(policy.filesystem.home.kind == HomeKind::kWorkspace);
+  CHECK(policy.where("limits.rlimits.cpu").starts_with("builtin:agent@1:"));
+}
+
+TEST_CASE("dev@1 has no network and a private home") {
+  const Policy policy = preset("dev@1");
+  CHECK(policy.network.mode == NetworkMode::kNone);
+  CHECK(policy.filesystem.home.kind == HomeKind::kPrivate);
+  CHECK(policy.filesystem.toolchains);
+  CHECK(policy.filesystem.workspace->path == ".");
+}
+
+TEST_CASE("strict@1 writes nothing but /tmp") {
+  const Policy policy = preset("strict@1");
+  CHECK(policy.filesystem.root == RootKind::kEmpty);
+  CHECK(policy.filesystem.workspace->readonly);
+  CHECK(policy.identity.enforce == Enforce::kRequire);
+  CHECK(policy.limits.wall_time == std::chrono::seconds(60));
+  for (const auto& entry : policy.filesystem.mounts) {
+    const Mount& mount = entry.second;
+    CAPTURE(entry.first);
+    if (mount.type == MountType::kBind) CHECK(mount.readonly);
+    if (mount.type == MountType::kTmpfs) CHECK(mount.noexec);
+  }
+}
+
+TEST_CASE("a preset loads in well under a millisecond") {
+  const auto start = std::chrono::steady_clock::now();
+  for (int i = 0; i < 20; ++i) (void)preset("agent@1");
+  const auto each = (std::chrono::steady_clock::now() - start) / 20;
+  // Far above what it takes, so that sanitizers and busy machines do not matter.
+  CHECK(each < std::chrono::milliseconds(20));
+}
+
+}  // namespace
+}  // namespace belljar::policy

@@ -1,0 +1,228 @@
+// Identity, namespaces, network, capabilities, limits, env, io, and the closed top level.
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "loading.hpp"
+
+namespace belljar::policy {
+namespace {
+
+using testing::contains;
+using testing::errors_in;
+using testing::errors_of;
+using testing::first_message;
+using testing::load_body;
+
+constexpr std::string_view kRefused =
+    "not enforced by this version of belljar, so it is refused; remove it";
+
+TEST_CASE("the version is required and must be 1") {
+  CHECK(errors_of("{}") == "p.json:1:1: \"version\" is required; this belljar reads version 1");
+  CHECK(errors_of("{\"version\":null}") ==
+        "p.json:1:1: \"version\" is required; this belljar reads version 1");
+  CHECK(errors_of("{\"version\":2,\"new_key\":{}}") ==
+        "p.json:1:12: version: version 2 is unknown; this belljar reads version 1");
+  CHECK(errors_of("{\"version\":\"1\"}") ==
+        "p.json:1:12: version: expected the number 1, got the string \"1\"");
+  CHECK(errors_of("{\"version\":1.0}") ==
+        "p.json:1:12: version: expected the number 1, got the number 1.0");
+}
+
+TEST_CASE("extensions and $schema are ignored at the top level only") {
+  CHECK(errors_in(R"("$schema":"s.json","x-team":{"anything":[null]})") == "");
+  CHECK(errors_in(R"("network":{"x-team":1})") ==
+        "p.json:1:25: network[\"x-team\"]: unknown key (one of: mode)");
+}
+
+TEST_CASE("keys of the design that are not enforced are refused wherever they are") {
+  for (const char* key : {"vars", "final", "kind", "landlock", "report", "tests"}) {
+    CHECK(errors_in("\"" + std::string(key) + "\":{}") ==
+          "p.json:1:14: " + std::string(key) + ": " + std::string(kRefused));
+  }
+  for (const char* key : {"cpu_time", "output", "disk", "cpus", "memory", "swap", "processes"}) {
+    CHECK(errors_in("\"limits\":{\"" + std::string(key) + "\":1}") ==
+          "p.json:1:24: limits." + std::string(key) + ": " + std::string(kRefused));
+  }
+  for (const char* key : {"dns", "publish", "allow", "deny"}) {
+    CHECK(first_message("\"network\":{\"" + std::string(key) + "\":[]}") == kRefused);
+  }
+  CHECK(first_message(R"("namespaces":{"time":"new"})") == kRefused);
+  CHECK(first_message(R"("io":{"tty":true})") == kRefused);
+  CHECK(first_message(R"("vars":null)") == kRefused);
+}
+
+TEST_CASE("a section that is no object is refused with an example") {
+  CHECK(errors_in(R"("network":"none")") ==
+        "p.json:1:24: network: expected an object such as {\"mode\": \"none\"}, got the string "
+        "\"none\"");
+  CHECK(errors_in(R"("env":{"pass":"PATH"})") ==
+        "p.json:1:28: env.pass: expected an array such as [\"PATH\", \"LC_*\"], got the string "
+        "\"PATH\"");
+  CHECK(errors_in(R"("filesystem":{"mounts":[]})") ==
+        "p.json:1:37: filesystem.mounts: expected an object such as {\"/tmp\": {\"type\": "
+        "\"tmpfs\", \"size\": \"64MiB\"}}, got an array");
+}
+
+TEST_CASE("all errors come at once, in the order of the text") {
+  CHECK(errors_in(R"("env":{"pas":[]},"network":{"mode":"nome"},"io":{"keep":[1]})") ==
+        "p.json:1:21: env.pas: unknown key; did you mean \"pass\"?\n"
+        "p.json:1:49: network.mode: expected \"none\", \"shared\" or \"private\", got the string "
+        "\"nome\"; did you mean \"none\"?\n"
+        "p.json:1:71: io.keep[0]: expected a whole number from 3 to 1048575, got the number 1");
+}
+
+TEST_CASE("ids are caller, pool, or a number that the kernel can hold") {
+  const Policy policy = load_body(R"("identity":{"uid":"pool","gid":4294967294,"inside_uid":0})");
+  CHECK(policy.identity.uid == Id{Id::From::kPool, 0});
+  CHECK(policy.identity.gid == Id{Id::From::kNumber, 4294967294});
+  CHECK(policy.identity.inside_uid == 0U);
+  for (const char* bad : {"4294967295", "4294967296", "-1", "1.0", "\"1000\"", "\"root\"", "true",
+                          "8589934592", "[]", "{}"}) {
+    const std::string text(bad);
+    CHECK(
+        contains(errors_in("\"identity\":{\"uid\":" + text + "}"),
+                 "p.json:1:32: identity.uid: expected \"caller\", \"pool\" or a whole number from "
+                 "0 to 4294967294, got "));
+    CHECK(contains(errors_in("\"identity\":{\"inside_gid\":" + text + "}"),
+                   "expected a whole number from 0 to 4294967294, got "));
+    CHECK(contains(errors_in("\"identity\":{\"groups\":[" + text + "]}"),
+                   "identity.groups[0]: expected a whole number from 0 to 4294967294, got "));
+  }
+}
+
+TEST_CASE("a umask is a string of octal digits up to 0777") {
+  CHECK(load_body(R"("identity":{"umask":"077"})").identity.umask == 077U);
+  CHECK(load_body(R"("name":"x")").identity.umask == 022U);
+  for (const char* bad : {"22", "\"1777\"", "\"088\"", "\"\"", "\"u=rwx\""}) {
+    CHECK(contains(errors_in("\"identity\":{\"umask\":" + std::string(bad) + "}"),
+                   "identity.umask: expected a string of octal digits such as \"022\", at most "
+                   "\"0777\", got "));
+  }
+}
+
+TEST_CASE("host names are short and plain") {
+  CHECK(load_body(R"("identity":{"hostname":"a-1.b"})").identity.hostname == "a-1.b");
+  for (const std::string& bad : {std::string(), std::string(65, 'a'), std::string("a_b"),
+                                 std::string("a b"), std::string("\xc3\xa9")}) {
+    CHECK(contains(errors_in("\"identity\":{\"hostname\":\"" + bad + "\"}"),
+                   "expected a host name of 1 to 64 letters"));
+  }
+}
+
+TEST_CASE("a host name in the host's own uts namespace is refused") {
+  CHECK(errors_in(R"("identity":{"hostname":"box"},"namespaces":{"uts":"shared"})") ==
+        "p.json:1:37: identity.hostname: would rename the host, because namespaces.uts is "
+        "\"shared\" (p.json:1:64); make it \"new\" or remove the host name");
+}
+
+TEST_CASE("namespaces are new unless shared") {
+  const Policy policy = load_body(R"("namespaces":{"pid":"shared","nested_user":true})");
+  CHECK(policy.namespaces.user == NamespaceMode::kNew);
+  CHECK(policy.namespaces.pid == NamespaceMode::kShared);
+  CHECK(policy.namespaces.nested_user);
+  CHECK(errors_in(R"("namespaces":{"nested_user":"yes"})") ==
+        "p.json:1:42: namespaces.nested_user: expected true or false, got the string \"yes\"");
+}
+
+TEST_CASE("capabilities are named in any case, with or without CAP_") {
+  const Policy policy =
+      load_body(R"("capabilities":["net_admin","CAP_SYS_PTRACE","Chown","checkpoint_restore"])");
+  CHECK(policy.capabilities == std::vector<std::string>{"CAP_NET_ADMIN", "CAP_SYS_PTRACE",
+                                                        "CAP_CHOWN", "CAP_CHECKPOINT_RESTORE"});
+}
+
+TEST_CASE("unknown and repeated capabilities are refused") {
+  CHECK(errors_in(R"("capabilities":["NET_ADMN","all",5,"chown","CAP_CHOWN"])") ==
+        "p.json:1:30: capabilities[0]: unknown capability \"CAP_NET_ADMN\"; did you mean "
+        "\"CAP_NET_ADMIN\"?\n"
+        "p.json:1:41: capabilities[1]: unknown capability \"CAP_ALL\"; did you mean "
+        "\"CAP_KILL\"?\n"
+        "p.json:1:47: capabilities[2]: expected the name of a capability, got the number 5\n"
+        "p.json:1:57: capabilities[4]: listed twice");
+}
+
+TEST_CASE("rlimits are read in the kernel's units") {
+  const auto limits = load_body(R"("limits":{"wall_time":"1500ms","rlimits":{
+      "as":"4GiB","cpu":"2m","rttime":"5ms","nofile":3,"stack":"unlimited","rtprio":0,"core":"0B"
+      }})")
+                          .limits;
+  CHECK(limits.wall_time == std::chrono::milliseconds(1500));
+  CHECK(limits.rlimits.at("as").value == std::uint64_t{4} << 30);
+  CHECK(limits.rlimits.at("cpu").value == 120U);
+  CHECK(limits.rlimits.at("rttime").value == 5000U);
+  CHECK(limits.rlimits.at("nofile").value == 3U);
+  CHECK(limits.rlimits.at("stack").unlimited);
+  CHECK_FALSE(limits.rlimits.at("core").unlimited);
+  CHECK(limits.rlimits.at("core").value == 0U);
+}
+
+TEST_CASE("zero is never taken for unlimited") {
+  CHECK(first_message(R"("limits":{"wall_time":"0s"})") ==
+        "0 never means unlimited; leave wall_time out for no limit");
+  const std::string zero =
+      "0 never means unlimited, and nothing could run with it; write \"unlimited\" for no limit";
+  CHECK(first_message(R"("limits":{"rlimits":{"cpu":"0s"}})") == zero);
+  CHECK(first_message(R"("limits":{"rlimits":{"nproc":0}})") == zero);
+  CHECK(first_message(R"("limits":{"rlimits":{"nofile":0}})") == zero);
+  CHECK(first_message(R"("limits":{"rlimits":{"nofile":2}})") ==
+        "at least 3 is needed for a program to start");
+}
+
+TEST_CASE("bare numbers, wrong kinds and unknown limits are refused with the remedy") {
+  CHECK(errors_in(R"("limits":{"wall_time":5})") ==
+        "p.json:1:36: limits.wall_time: expected a duration such as \"30s\", got the number 5; "
+        "write \"5s\" if seconds are meant");
+  CHECK(errors_in(R"("limits":{"rlimits":{"as":512}})") ==
+        "p.json:1:40: limits.rlimits.as: expected a size such as \"512MiB\", got the number 512; "
+        "write \"512B\" if bytes are meant");
+  CHECK(first_message(R"("limits":{"rlimits":{"as":true}})") ==
+        "expected a size such as \"512MiB\", got true");
+  CHECK(first_message(R"("limits":{"rlimits":{"as":-1}})") ==
+        "expected a size such as \"512MiB\", got the number -1");
+  CHECK(first_message(R"("limits":{"rlimits":{"cpu":"1500ms"}})") ==
+        "the kernel counts whole seconds here, got the string \"1500ms\"");
+  CHECK(first_message(R"("limits":{"rlimits":{"nofile":"256"}})") ==
+        "expected a whole number, or \"unlimited\", got the string \"256\"");
+  CHECK(errors_in(R"("limits":{"rlimits":{"nofiles":5}})") ==
+        "p.json:1:35: limits.rlimits.nofiles: unknown key; did you mean \"nofile\"?");
+  CHECK(first_message(R"("limits":{"rlimits":{"nofile":18446744073709551615}})") ==
+        "this number means no limit; write \"unlimited\"");
+}
+
+TEST_CASE("environment patterns and names are checked") {
+  const Policy policy = load_body(R"("env":{"pass":["LC_*","A?"],"set":{"A.b":"x=y"}})");
+  CHECK(policy.env.pass == std::vector<std::string>{"LC_*", "A?"});
+  CHECK(policy.env.set.at("A.b") == "x=y");
+  CHECK(errors_in(R"("env":{"pass":["A B",""],"deny":["[A]"],"set":{"":"x","A=B":"y","C":1}})") ==
+        "p.json:1:29: env.pass[0]: expected a name of letters, digits and \"_\", or a pattern with "
+        "\"*\" or \"?\", got the string \"A B\"\n"
+        "p.json:1:35: env.pass[1]: expected a name of letters, digits and \"_\", or a pattern with "
+        "\"*\" or \"?\", got the string \"\"\n"
+        "p.json:1:47: env.deny[0]: expected a name of letters, digits and \"_\", or a pattern with "
+        "\"*\" or \"?\", got the string \"[A]\"\n"
+        "p.json:1:61: env.set[\"\"]: expected the name of a variable, which is not empty and holds "
+        "no \"=\", got \"\"\n"
+        "p.json:1:68: env.set[\"A=B\"]: expected the name of a variable, which is not empty and "
+        "holds no \"=\", got \"A=B\"\n"
+        "p.json:1:82: env.set.C: expected a string, got the number 1");
+}
+
+TEST_CASE("kept descriptors are 3 and up, once each") {
+  const Policy policy = load_body(R"("io":{"stdin":"null","keep":[3,1048575]})");
+  CHECK(policy.io.standard_input == Stdio::kNull);
+  CHECK(policy.io.keep == std::vector<int>{3, 1048575});
+  CHECK(errors_in(R"("io":{"keep":[2,3,3,1048576]})") ==
+        "p.json:1:28: io.keep[0]: expected a whole number from 3 to 1048575, got the number 2\n"
+        "p.json:1:32: io.keep[2]: listed twice\n"
+        "p.json:1:34: io.keep[3]: expected a whole number from 3 to 1048575, got the number "
+        "1048576");
+}
+
+TEST_CASE("null is no value within an array") {
+  CHECK(contains(errors_in(R"("env":{"pass":[null]})"), "env.pass[0]: expected a name"));
+  CHECK(contains(errors_in(R"("env":{"pass":[null]})"), "got null"));
+}
+
+}  // namespace
+}  // namespace belljar::policy
