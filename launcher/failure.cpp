@@ -86,6 +86,14 @@ Explanation explain_not_found(const Plan& plan, const policy::Policy& policy, co
   if (path.empty())
     return {program + " exists neither in the sandbox nor on the host", {},
             "check the name; the sandbox's PATH is in `belljar explain`"};
+  const SessionIds ids{plan.uid, plan.gid};
+  const Result<Access> access = access_as(ids, host, path);
+  if (access && *access == Access::kNone)
+    return {program + " exists on the host as " + path + ", but uid " + std::to_string(plan.uid) +
+                ", which the command runs as, cannot reach it",
+            "identity.uid",
+            "run it as a uid that can (--set identity.uid=N), or install it where everybody can "
+            "read it"};
   const std::string directory = parent_of(path);
   return {program + " exists on the host as " + path + ", but not in the sandbox",
           hidden_by(plan, policy, host, path),
@@ -111,6 +119,10 @@ Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const
               "set \"noexec\": false on that mount, or put the program elsewhere"};
     case Detail::kNotExecutable:
       return {subject + " has no execute permission", {}, "chmod +x it, or run its interpreter with it"};
+    case Detail::kNoFormat:
+      return {subject + " is no program that this machine can run: it is no ELF file of this "
+                        "architecture and has no #! line", {},
+              "give it a first line such as #!/bin/sh, or run its interpreter with it"};
     case Detail::kIsDirectory: return {subject + " is a directory", {}, "name a program in it"};
     case Detail::kPlantedLink:
       return {"a symbolic link \"" + subject + "\" on the way belongs to the session's own uid, so it is "
@@ -161,7 +173,6 @@ SetupFailure describe_failure(const Plan& plan, const policy::Policy& policy, co
 
 SetupFailure describe_refusal(const Error& error, const policy::Policy& policy) {
   SetupFailure failure;
-  failure.step = "plan the sandbox";
   if (error.sys_errno != 0) failure.error = errno_name(error.sys_errno);
   failure.reason = error.what;
   failure.policy = origin_text(policy, error.where);
@@ -177,7 +188,8 @@ int exit_code_of(const Plan& plan, const Message& message) {
 std::string failure_text(const SetupFailure& failure) {
   std::string text = "belljar: " + failure.reason;
   if (!failure.error.empty()) text += " (" + failure.error + ")";
-  text += "\nbelljar:   at " + failure.step + "\n";
+  text += "\n";
+  if (!failure.step.empty()) text += "belljar:   at " + failure.step + "\n";
   if (!failure.policy.empty()) text += "belljar:   asked for by " + failure.policy + "\n";
   if (!failure.remedy.empty()) text += "belljar:   remedy: " + failure.remedy + "\n";
   return text;

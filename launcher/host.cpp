@@ -62,8 +62,8 @@ std::string current_directory() {
   return buffer.data();
 }
 
-/// By owner and mode, as the session's uid and without its namespace's capabilities, which do not
-/// reach the host's files.
+}  // namespace
+
 Result<Access> access_as(const SessionIds& ids, const Host& host, const std::string& path) {
   sys::SessionCredentials session(host.uid, host.gid, host.capabilities);
   if (host.privileged() && ids.uid != host.uid) BELLJAR_CHECK(session.assume(ids.uid, ids.gid));
@@ -74,8 +74,6 @@ Result<Access> access_as(const SessionIds& ids, const Host& host, const std::str
   BELLJAR_CHECK(session.leave());
   return access;
 }
-
-}  // namespace
 
 Result<Host> observe_host(const policy::Policy& policy) {
   Host host;
@@ -91,6 +89,8 @@ Result<Host> observe_host(const policy::Policy& policy) {
       home != host.environment.end() && home->second.starts_with("/"))
     host.home = home->second;
   while (host.home.size() > 1 && host.home.ends_with("/")) host.home.pop_back();
+  if (policy.filesystem.home.kind == policy::HomeKind::kPrivate && !host.home.empty())
+    host.home_exists = access(host.home.c_str(), F_OK) == 0;
   if (policy.filesystem.root == policy::RootKind::kHost) host.top_level = BELLJAR_TRY(top_level());
   if (policy.filesystem.workspace) {
     host.current_directory = current_directory();

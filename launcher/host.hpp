@@ -32,6 +32,7 @@ struct Host {
   std::vector<TopLevel> top_level;    ///< Sorted by name.
   std::string current_directory;      ///< Empty when it cannot be named.
   std::string home;                   ///< $HOME, empty when unset or not absolute.
+  bool home_exists = false;
   std::map<std::string, std::string> environment;
   Access workspace_access = Access::kWrite;  ///< As the session's uid.
 
@@ -44,6 +45,11 @@ struct SessionIds {
   uid_t uid = 0;
   gid_t gid = 0;
 };
+
+/// What the session's ids may do with `path`, by its owner and mode: without the capabilities of
+/// their namespace, which do not reach the host's files.
+[[nodiscard]] Result<Access> access_as(const SessionIds& ids, const Host& host,
+                                       const std::string& path);
 
 /// The uid that root's own launches map when the policy names none: `nobody`, which owns nothing.
 inline constexpr uid_t kNobody = 65534;

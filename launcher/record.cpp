@@ -10,8 +10,8 @@ using Json = nlohmann::ordered_json;
 
 Json setup_json(const SetupFailure& setup) {
   Json json;
-  json["step"] = setup.step;
-  json["control"] = setup.control;
+  if (!setup.step.empty()) json["step"] = setup.step;
+  if (!setup.control.empty()) json["control"] = setup.control;
   if (!setup.error.empty()) json["errno"] = setup.error;
   json["reason"] = setup.reason;
   if (!setup.policy.empty()) json["policy"] = setup.policy;

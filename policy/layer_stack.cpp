@@ -156,6 +156,10 @@ void LayerStack::push_extended_name(const Node& name, std::string_view path) {
   const std::string_view preset = std::string_view(name.text).substr(kBuiltin.size());
   if (presets_(preset).empty()) return refuse(unknown_preset(preset));
   push_preset(preset);
+  // What is built upon a preset is no longer that preset: records must not call it so.
+  std::erase_if(merged_.members, [](const Member& member) {
+    return member.key == "name" || member.key == "description";
+  });
 }
 
 void LayerStack::push_tree(Node tree, Origin origin) {

@@ -76,6 +76,8 @@ void Layers::add(std::string_view reference) {
   } else if (const int error = read_file(std::string(reference), layer.text); error != 0) {
     layer.kind = Layer::Kind::kUnreadable;
     layer.text = cannot_read(error);
+    if (error == ENOENT && !preset_text(reference).empty())
+      layer.text += "; the preset is called \"builtin:" + std::string(reference) + "\"";
   } else {
     layer.comments_allowed = reference.ends_with(".jsonc");
   }

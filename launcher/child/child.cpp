@@ -1302,7 +1302,8 @@ int do_close_descriptors(Child& child, const Op& op) noexcept {
 
 /// Whether a script's interpreter or a program's loader (a path at `text`) is not there.
 bool is_missing(const char* text) noexcept {
-  return raw(SYS_faccessat, AT_FDCWD, text, F_OK) == -ENOENT;
+  const long rc = raw(SYS_faccessat, AT_FDCWD, text, F_OK);
+  return rc == -ENOENT || rc == -ENOTDIR;
 }
 
 void explain_script(Child& child, char* head) noexcept {
@@ -1383,22 +1384,29 @@ int do_exec(Child& child, const Op& op) noexcept {
   char** argv = fill_pointers(child);
   char** envp = argv + child.image.argc + 1;
   const auto* candidates = child.array<std::uint32_t>(op.s0);
-  long rc = -ENOENT;
-  bool denied = false;
+  // As execvp does: what cannot be started does not end the search, but is what to tell about.
+  const char* found = nullptr;
+  long found_error = 0;
   for (std::uint64_t i = 0; i < op.a; ++i) {
     const char* path = child.text(candidates[i]);
-    rc = raw(SYS_execve, path, argv, envp);
-    if (rc == -EACCES) denied = true;
-    if (rc == -ENOENT || rc == -EACCES) explain_exec(child, path);
-    if (child.arena.report.detail != Detail::kNone) return static_cast<int>(rc);
-    if (rc != -ENOENT && rc != -ENOTDIR && rc != -EACCES) {
-      set_subject(child, Detail::kNone, path);
-      return static_cast<int>(rc);
+    const long rc = raw(SYS_execve, path, argv, envp);
+    const bool goes_on = rc == -ENOENT || rc == -ENOTDIR || rc == -EACCES;
+    if (found == nullptr && (!goes_on || rc == -EACCES || !is_missing(path))) {
+      found = path;
+      found_error = rc;
     }
+    if (!goes_on) break;
   }
-  if (denied) return -EACCES;
-  set_subject(child, Detail::kNotFound, "");
-  return -ENOENT;
+  if (found == nullptr) {
+    set_subject(child, Detail::kNotFound, "");
+    return -ENOENT;
+  }
+  explain_exec(child, found);
+  if (child.arena.report.detail == Detail::kNone) {
+    const Detail detail = found_error == -ENOEXEC ? Detail::kNoFormat : Detail::kNone;
+    set_subject(child, detail, found);
+  }
+  return static_cast<int>(found_error);
 }
 
 // ------------------------------------------------------------------------------------------------

@@ -53,6 +53,22 @@ bool guard_descriptors() {
   return true;
 }
 
+/// CLI11's own texts name its exceptions; ours name the word that was typed.
+std::string complaint(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  const bool in_subcommand = !app.get_subcommands().empty();
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr || !in_subcommand) {
+    if (argc < 2) return "a command is missing: run, or explain";
+    const std::string word = argv[1];
+    return (word.starts_with("-") ? "unknown option " : "there is no command ") + word;
+  }
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
+    for (const std::string& extra : app.get_subcommands().front()->remaining())
+      if (extra != "--") return "unknown option " + extra + " (the command to run comes after --)";
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr)
+    return "--status-fd: expected the number of an open descriptor";
+  return error.what();
+}
+
 int parse_and_run(int argc, char** argv) {
   CLI::App app("Runs code that nobody has read, in a sandbox that one file describes.", "belljar");
   app.set_version_flag("--version", "belljar " BELLJAR_VERSION);
@@ -80,7 +96,8 @@ int parse_and_run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
-    std::fprintf(stderr, "belljar: %s\nbelljar: see belljar %s--help\n", error.what(),
+    std::fprintf(stderr, "belljar: %s\nbelljar: see belljar %s--help\n",
+                 complaint(app, error, argc, argv).c_str(),
                  run->parsed() ? "run " : explain->parsed() ? "explain " : "");
     return run->parsed() || app.get_subcommands().empty() ? kBelljarFailed : 2;
   }

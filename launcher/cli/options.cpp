@@ -23,6 +23,19 @@ std::string resolved(const std::string& path) {
   return realpath(path.c_str(), buffer.data()) != nullptr ? std::string(buffer.data()) : path;
 }
 
+/// Where the `=` behind a path stands: keys in brackets, quoted or not, may hold one themselves.
+std::size_t end_of_path(const std::string& text) {
+  bool bracket = false, quote = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (quote && text[i] == '\\') ++i;
+    else if (bracket && text[i] == '"') quote = !quote;
+    else if (!quote && text[i] == '[') bracket = true;
+    else if (!quote && text[i] == ']') bracket = false;
+    else if (!bracket && text[i] == '=') return i;
+  }
+  return std::string::npos;
+}
+
 /// Collects settings and complaints of one command line.
 class Settings {
  public:
@@ -75,7 +88,7 @@ class Settings {
   }
 
   void add_set(const std::string& text) {
-    const std::size_t equals = text.find('=', text.rfind(']') == std::string::npos ? 0 : text.rfind(']'));
+    const std::size_t equals = end_of_path(text);
     if (equals == std::string::npos || equals == 0)
       return complain("--set " + text, "expected PATH=VALUE, as in limits.wall_time=30s");
     add(text.substr(0, equals), text.substr(equals + 1), "--set " + text);
@@ -125,7 +138,8 @@ std::optional<policy::Policy> PolicyOptions::resolve() const {
   auto resolved = layers.resolve();
   if (!resolved)
     for (const policy::Diagnostic& diagnostic : resolved.error())
-      std::fprintf(stderr, "%s\n", diagnostic.text().c_str());
+      std::fprintf(stderr, "%s%s\n", diagnostic.where.line == 0 ? "belljar: " : "",
+                   diagnostic.text().c_str());
   if (!resolved || made.failed()) return std::nullopt;
   return std::move(*resolved);
 }

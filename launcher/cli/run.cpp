@@ -46,7 +46,8 @@ class RecordSink {
     file_ = sys::UniqueFd(::open(where.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0644));
     fd_ = file_.get();
     if (file_.valid()) return true;
-    std::fprintf(stderr, "belljar: --record %s: %s\n", where.c_str(), strerrordesc_np(errno));
+    std::fprintf(stderr, "belljar: --record %s: cannot be made: %s (%s)\n", where.c_str(),
+                 strerrordesc_np(errno), errno_name(errno).c_str());
     return false;
   }
 

@@ -144,6 +144,9 @@ Piece piece_of(const std::string& target, const Mount& mount) {
   return {};
 }
 
+/// HOME where the caller has none that could be used: nothing is made on the host for it.
+constexpr std::string_view kStandInHome = "/home/sandbox";
+
 /// Top-level names that never come from the host: they are views of the kernel or of what runs now.
 constexpr std::array<std::string_view, 5> kNeverFromHost = {"/dev", "/proc", "/run", "/sys", "/tmp"};
 
@@ -262,11 +265,15 @@ class FileSystemPlan {
       const std::string top = join(home, entry.substr(home.size() + 1,
                                                       entry.find('/', home.size() + 1) -
                                                           home.size() - 1));
+      const bool dotted = top[home.size() + (home == "/" ? 0 : 1)] == '.';
       if (top == join(home, ".local")) {
         show_toolchain(join(top, "bin"));
         show_toolchain(join(top, "lib"));
+      } else if (!dotted || top == join(home, ".config")) {
+        // A project with an environment in it: ~/src/app/.venv/bin shows ~/src/app/.venv.
+        show_toolchain(parent_of(entry) == home ? entry : parent_of(entry));
       } else {
-        show_toolchain(top == join(home, ".config") ? entry : top);
+        show_toolchain(top);
       }
       if (top == join(home, ".cargo")) show_toolchain(join(home, ".rustup"));
     }
@@ -282,6 +289,9 @@ class FileSystemPlan {
 
   Status add_host() {
     std::map<std::string, std::string> hidden;  // directory -> policy path
+    if (files_.home.kind == HomeKind::kPrivate &&
+        home_path(builder_.policy, builder_.host) == kStandInHome)
+      hidden[std::string(top_level_of(kStandInHome))] = "filesystem.home";
     for (const auto& [name, why] : files_.hide) {
       const std::string where = policy::member_path("filesystem.hide", name);
       if (name == policy::kHideWorkspace) {
@@ -353,14 +363,16 @@ std::vector<Requirement> require(const policy::Policy&, const Host&) {
   return {{"mount and pivot_root in an own mount namespace", "filesystem"}};
 }
 
-std::string bind_remedy(const BindMount& bind, int error, const Host& host) {
-  const std::string uid = std::to_string(host.uid);
+std::string bind_remedy(const BindMount& bind, int error, const policy::Policy& policy,
+                        const Host& host) {
+  const Result<SessionIds> ids = session_ids(policy.identity, host);
+  const std::string uid = ids ? std::to_string(ids->uid) : "?";
   switch (error) {
     case ENOENT:
       return "the source or the mount point does not exist; belljar creates nothing on the host: make "
              "it, correct the path, or write \"optional\": true";
     case EACCES:
-      return "the session's uid cannot reach " + bind.source + ": look at the owner and mode of it and "
+      return "uid " + uid + ", which the command runs as, cannot reach " + bind.source + ": look at the owner and mode of it and "
              "of each directory above it";
     case ELOOP:
       return "a symbolic link on the way belongs to the session's own uid and is not followed; name "
@@ -373,9 +385,12 @@ std::string bind_remedy(const BindMount& bind, int error, const Host& host) {
   }
 }
 
-std::string remedy(const FailedStep& failed, const policy::Policy&, const Host& host) {
+std::string remedy(const FailedStep& failed, const policy::Policy& policy, const Host& host) {
   if (const auto* bind = std::get_if<BindMount>(&failed.step->action))
-    if (std::string text = bind_remedy(*bind, failed.sys_errno, host); !text.empty()) return text;
+    if (std::string text = bind_remedy(*bind, failed.sys_errno, policy, host); !text.empty()) return text;
+  if (failed.sys_errno == ENOENT || failed.sys_errno == EROFS)
+    return "the mount point does not exist there; belljar creates nothing on the host: make it, or put "
+           "the mount elsewhere";
   if (failed.sys_errno == EACCES && std::holds_alternative<AttachRoot>(failed.step->action))
     return "a security module (AppArmor) denies mounts to this caller; in a container use a profile "
            "that allows mount, umount and pivot_root, see docs/hosts.md";
@@ -398,7 +413,7 @@ std::string home_path(const policy::Policy& policy, const Host& host) {
     case HomeKind::kNone: return {};
     case HomeKind::kWorkspace: return workspace_path(policy, host);
     case HomeKind::kPrivate:
-      return host.home.empty() || host.home == "/" ? "/home/sandbox" : host.home;
+      return host.home_exists && host.home != "/" ? host.home : std::string(kStandInHome);
     case HomeKind::kPath: return policy.filesystem.home.path;
   }
   return {};

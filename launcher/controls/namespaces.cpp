@@ -64,6 +64,10 @@ Status plan(PlanBuilder& builder) {
               "namespaces");
   builder.add(Phase::kGuard, GuardInit{});
   builder.add(Phase::kGuard, JoinKeyring{});
+  if (spaces.nested_user && filter_forbids_them(builder.policy.syscalls))
+    return fail({ErrorKind::kRefused, 0, "the system call filter refuses the user namespaces that this allows",
+                 "namespaces.nested_user",
+                 "add \"clone\", \"clone3\" and \"unshare\" to syscalls.rules with \"allow\", or remove it"});
   if (!spaces.nested_user)
     builder.add(Phase::kMasks, ForbidUserNamespaces{filter_forbids_them(builder.policy.syscalls)},
                 "namespaces.nested_user");

@@ -63,7 +63,10 @@ Status plan(PlanBuilder& builder) {
 }
 
 std::vector<Requirement> require(const policy::Policy& policy, const Host&) {
-  if (policy.syscalls.base == policy::SyscallBase::kNone && policy.syscalls.rules.empty()) return {};
+  const policy::Syscalls& syscalls = policy.syscalls;
+  const bool none = syscalls.base == policy::SyscallBase::kNone && syscalls.rules.empty() &&
+                    !syscalls.default_action;
+  if (none) return {};
   return {{"seccomp filters (CONFIG_SECCOMP_FILTER)", "syscalls"}};
 }
 
