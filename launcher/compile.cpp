@@ -3,7 +3,6 @@
 #include <linux/filter.h>
 
 #include <algorithm>
-
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -11,8 +10,8 @@
 namespace belljar::launcher {
 namespace {
 
-/// Collects the image's variable parts and hands out their offsets. Offset 0 is the header, so 0 can
-/// mean "none".
+/// Collects the image's variable parts and hands out their offsets. Offset 0 is the header, so 0
+/// can mean "none".
 class Builder {
  public:
   Builder() : bytes_(sizeof(Image)) {}
@@ -72,7 +71,8 @@ std::string map_line(std::uint32_t inside, std::uint32_t outside) {
 std::string tmpfs_options(std::uint64_t size, std::uint64_t inodes, mode_t mode) {
   std::array<char, 96> text{};
   std::snprintf(text.data(), text.size(), "size=%llu,nr_inodes=%llu,mode=%04o",
-                static_cast<unsigned long long>(size), static_cast<unsigned long long>(inodes), mode);
+                static_cast<unsigned long long>(size), static_cast<unsigned long long>(inodes),
+                mode);
   return text.data();
 }
 
@@ -207,7 +207,9 @@ struct Lower {
     return made;
   }
   std::optional<Op> operator()(const ForgetLauncher&) const { return op(OpCode::kForgetLauncher); }
-  std::optional<Op> operator()(const NewProcessGroup&) const { return op(OpCode::kNewProcessGroup); }
+  std::optional<Op> operator()(const NewProcessGroup&) const {
+    return op(OpCode::kNewProcessGroup);
+  }
   std::optional<Op> operator()(const SetUmask& a) const {
     Op made = op(OpCode::kSetUmask);
     made.a = a.mask;

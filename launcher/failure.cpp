@@ -20,7 +20,9 @@ std::string subject_of(const Message& message) {
 std::string origin_text(const policy::Policy& policy, const std::string& because) {
   if (because.empty()) return {};
   const std::string where = policy.where(because);
-  return where.empty() ? because + " (a default)" : where + " " + because;
+  if (where.empty()) return because + " (a default)";
+  // An option of the command line already says what it sets.
+  return where.starts_with("-") ? where : where + " " + because;
 }
 
 const std::string& target_of(const Step& step) {
@@ -84,7 +86,8 @@ Explanation explain_not_found(const Plan& plan, const policy::Policy& policy, co
   const std::string& program = plan.argv.front();
   const std::string path = find_on_host(plan, host);
   if (path.empty())
-    return {program + " exists neither in the sandbox nor on the host", {},
+    return {program + " exists neither in the sandbox nor on the host",
+            {},
             "check the name; the sandbox's PATH is in `belljar explain`"};
   const SessionIds ids{plan.uid, plan.gid};
   const Result<Access> access = access_as(ids, host, path);
@@ -104,7 +107,8 @@ Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const
                            const Message& message) {
   const std::string subject = subject_of(message);
   switch (message.detail) {
-    case Detail::kNotFound: return explain_not_found(plan, policy, host);
+    case Detail::kNotFound:
+      return explain_not_found(plan, policy, host);
     case Detail::kInterpreterMissing:
       return {"the script asks for the interpreter " + subject + ", which is not in the sandbox",
               access(subject.c_str(), F_OK) == 0 ? hidden_by(plan, policy, host, subject) : "",
@@ -112,26 +116,39 @@ Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const
                   ? "show it with -v " + parent_of(subject) + ":" + parent_of(subject) + ":ro"
                   : "install it, or correct the script's first line"};
     case Detail::kLoaderMissing:
-      return {"the program asks for the dynamic loader " + subject + ", which is not in the sandbox",
-              {}, "show the host's libraries (filesystem.root \"host\"), or link it statically"};
+      return {
+          "the program asks for the dynamic loader " + subject + ", which is not in the sandbox",
+          {},
+          "show the host's libraries (filesystem.root \"host\"), or link it statically"};
     case Detail::kNoexecMount:
-      return {subject + " lies on a mount where nothing may be executed (noexec)", {},
+      return {subject + " lies on a mount where nothing may be executed (noexec)",
+              {},
               "set \"noexec\": false on that mount, or put the program elsewhere"};
     case Detail::kNotExecutable:
-      return {subject + " has no execute permission", {}, "chmod +x it, or run its interpreter with it"};
+      return {subject + " has no execute permission",
+              {},
+              "chmod +x it, or run its interpreter with it"};
     case Detail::kNoFormat:
-      return {subject + " is no program that this machine can run: it is no ELF file of this "
-                        "architecture and has no #! line", {},
+      return {subject +
+                  " is no program that this machine can run: it is no ELF file of this "
+                  "architecture and has no #! line",
+              {},
               "give it a first line such as #!/bin/sh, or run its interpreter with it"};
-    case Detail::kIsDirectory: return {subject + " is a directory", {}, "name a program in it"};
+    case Detail::kIsDirectory:
+      return {subject + " is a directory", {}, "name a program in it"};
     case Detail::kPlantedLink:
-      return {"a symbolic link \"" + subject + "\" on the way belongs to the session's own uid, so it is "
-              "not followed", {}, "name what it points to, or remove it"};
+      return {"a symbolic link \"" + subject +
+                  "\" on the way belongs to the session's own uid, so it is "
+                  "not followed",
+              {},
+              "name what it points to, or remove it"};
     case Detail::kReadBack:
-      return {"the kernel does not report what was set: " + subject, {},
+      return {"the kernel does not report what was set: " + subject,
+              {},
               "this must never happen: please report it with the output of `belljar explain`"};
     case Detail::kMountApiUnavailable:
-    case Detail::kNone: break;
+    case Detail::kNone:
+      break;
   }
   std::string reason = strerrordesc_np(message.error) != nullptr ? strerrordesc_np(message.error)
                                                                  : errno_name(message.error);
@@ -140,8 +157,8 @@ Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const
 }
 
 bool is_exec(const Plan& plan, const Message& message) {
-  return message.step >= 0 && std::holds_alternative<Exec>(
-                                  plan.steps[static_cast<std::size_t>(message.step)].action);
+  return message.step >= 0 &&
+         std::holds_alternative<Exec>(plan.steps[static_cast<std::size_t>(message.step)].action);
 }
 
 }  // namespace

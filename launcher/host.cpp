@@ -12,9 +12,9 @@
 #include <cstring>
 
 #include "launcher/controls/control.hpp"
+#include "launcher/sys/proc.hpp"
 #include "launcher/sys/session_credentials.hpp"
 #include "launcher/sys/unique_fd.hpp"
-
 
 namespace belljar::launcher {
 namespace {
@@ -47,7 +47,8 @@ Result<std::vector<TopLevel>> top_level() {
     if (entry->d_type != DT_LNK) continue;
     std::array<char, PATH_MAX> text{};
     const ssize_t length = readlinkat(dirfd(root), entry->d_name, text.data(), text.size());
-    if (length > 0) entries.push_back({name, std::string(text.data(), static_cast<size_t>(length))});
+    if (length > 0)
+      entries.push_back({name, std::string(text.data(), static_cast<size_t>(length))});
   }
   closedir(root);
   std::sort(entries.begin(), entries.end(),
@@ -77,6 +78,9 @@ Result<Access> access_as(const SessionIds& ids, const Host& host, const std::str
 
 Result<Host> observe_host(const policy::Policy& policy) {
   Host host;
+  for (int fd : policy.io.keep)
+    if (fd == sys::proc_directory() || fcntl(fd, F_GETFD) < 0)
+      host.absent_descriptors.push_back(fd);
   host.uid = static_cast<uid_t>(getauxval(AT_EUID));
   host.gid = static_cast<gid_t>(getauxval(AT_EGID));
   host.groups = BELLJAR_TRY(supplementary_groups(host.gid));

@@ -17,8 +17,8 @@ namespace belljar::launcher {
 
 /// A directory or a link at the top level of the host's file tree. Plain files are not listed.
 struct TopLevel {
-  std::string name;                  ///< "/usr"
-  std::optional<std::string> link;   ///< What the symbolic link says.
+  std::string name;                 ///< "/usr"
+  std::optional<std::string> link;  ///< What the symbolic link says.
 };
 
 /// What the session's uid may do with a directory, by its owner and mode.
@@ -27,13 +27,14 @@ enum class Access { kNone, kRead, kWrite };
 struct Host {
   uid_t uid = 0;
   gid_t gid = 0;
-  std::vector<gid_t> groups;          ///< Supplementary, without `gid`.
-  std::uint64_t capabilities = 0;     ///< Effective.
-  std::vector<TopLevel> top_level;    ///< Sorted by name.
-  std::string current_directory;      ///< Empty when it cannot be named.
-  std::string home;                   ///< $HOME, empty when unset or not absolute.
+  std::vector<gid_t> groups;        ///< Supplementary, without `gid`.
+  std::uint64_t capabilities = 0;   ///< Effective.
+  std::vector<TopLevel> top_level;  ///< Sorted by name.
+  std::string current_directory;    ///< Empty when it cannot be named.
+  std::string home;                 ///< $HOME, empty when unset or not absolute.
   bool home_exists = false;
   std::map<std::string, std::string> environment;
+  std::vector<int> absent_descriptors;  ///< Those of io.keep that the caller did not leave open.
   Access workspace_access = Access::kWrite;  ///< As the session's uid.
 
   /// Whether the launcher can act as another uid: CAP_SETUID and CAP_SETGID are effective.
@@ -57,7 +58,8 @@ inline constexpr uid_t kNobody = 65534;
 /// Works the outside ids out; errors name `identity.uid` and what to change.
 [[nodiscard]] Result<SessionIds> session_ids(const policy::Identity& identity, const Host& host);
 
-/// Looks at this machine, reading only what `policy` needs.
+/// Looks at this machine, reading only what `policy` needs. To be called before the launcher opens
+/// descriptors of its own besides sys::proc_directory(): they could not be told from the caller's.
 [[nodiscard]] Result<Host> observe_host(const policy::Policy& policy);
 
 }  // namespace belljar::launcher

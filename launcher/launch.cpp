@@ -146,12 +146,13 @@ class Launcher {
   /// What both back ends need and no attempt changes.
   Status prepare() {
     if (sys::proc_directory() < 0) return sys_failure(errno, "open /proc");
-    constexpr std::array<const char*, kNamespaceKinds> kPaths = {
-        "self/ns/ipc", "self/ns/uts", "self/ns/cgroup"};
+    constexpr std::array<const char*, kNamespaceKinds> kPaths = {"self/ns/ipc", "self/ns/uts",
+                                                                 "self/ns/cgroup"};
     for (std::size_t i = 0; i < kPaths.size(); ++i) {
       struct stat about {};
       if (fstatat(sys::proc_directory(), kPaths[i], &about, 0) != 0) {
-        Error error{ErrorKind::kUnavailable, errno, std::string("look at /proc/") + kPaths[i], {}, {}};
+        Error error{
+            ErrorKind::kUnavailable, errno, std::string("look at /proc/") + kPaths[i], {}, {}};
         error.remedy = "mount a procfs on /proc: the id maps of a user namespace are written there";
         return fail(std::move(error));
       }
@@ -175,8 +176,8 @@ class Launcher {
     return {};
   }
 
-  /// Modern until something of it turns out to be missing: the launch itself is the probe, so that a
-  /// host where all is well pays nothing for it.
+  /// Modern until something of it turns out to be missing: the launch itself is the probe, so that
+  /// a host where all is well pays nothing for it.
   static BackEnd first_back_end() {
     const char* forced = std::getenv("BELLJAR_BACK_END");
     return forced != nullptr && std::strcmp(forced, "legacy") == 0 ? BackEnd::kLegacy
@@ -198,7 +199,8 @@ class Launcher {
     arena->rseq = rseq_area();
     cloned_at_ = Clock::now();
     started_ = false;
-    const int error = record_.back_end == BackEnd::kModern ? clone_modern(*arena) : fork_legacy(*arena);
+    const int error =
+        record_.back_end == BackEnd::kModern ? clone_modern(*arena) : fork_legacy(*arena);
     childs_end.reset();
     if (error != 0) return cannot_create(error);
     return watch();
@@ -215,7 +217,8 @@ class Launcher {
 
   [[nodiscard]] int step_index(const void* action) const {
     for (std::size_t i = 0; i < plan_.steps.size(); ++i)
-      if (std::get_if<CreateNamespaces>(&plan_.steps[i].action) == action) return static_cast<int>(i);
+      if (std::get_if<CreateNamespaces>(&plan_.steps[i].action) == action)
+        return static_cast<int>(i);
     return -1;
   }
 
@@ -253,9 +256,8 @@ class Launcher {
 
   Attempt watch() {
     for (;;) {
-      std::array<pollfd, 3> ready = {{{control_.get(), POLLIN, 0},
-                                      {signals_.get(), POLLIN, 0},
-                                      {init_.get(), POLLIN, 0}}};
+      std::array<pollfd, 3> ready = {
+          {{control_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}, {init_.get(), POLLIN, 0}}};
       const std::optional<timespec> timeout = time_left();
       const int count = ppoll(ready.data(), ready.size(), timeout ? &*timeout : nullptr, nullptr);
       if (count < 0 && errno == EINTR) continue;
@@ -308,7 +310,8 @@ class Launcher {
     const int number = static_cast<int>(info.ssi_signo);
     passed_on_ |= std::uint64_t{1} << number;
     if (!started_) {
-      const bool ends = number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+      const bool ends =
+          number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
       if (ends) {
         record_.signal = number;
         kill_sandbox();
@@ -329,17 +332,23 @@ class Launcher {
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
     if (got != sizeof message) return ended_silently();
     switch (message.kind) {
-      case MessageKind::kHelper: return adopt(message.pid);
-      case MessageKind::kFailed: return failed(message);
-      case MessageKind::kStarted: started(message); return std::nullopt;
+      case MessageKind::kHelper:
+        return adopt(message.pid);
+      case MessageKind::kFailed:
+        return failed(message);
+      case MessageKind::kStarted:
+        started(message);
+        return std::nullopt;
       case MessageKind::kStopped:
         if (events_.stopped) events_.stopped(message.status);
         return std::nullopt;
       case MessageKind::kContinued:
         if (events_.continued) events_.continued();
         return std::nullopt;
-      case MessageKind::kEnded: return ended(message);
-      case MessageKind::kSignal: break;
+      case MessageKind::kEnded:
+        return ended(message);
+      case MessageKind::kSignal:
+        break;
     }
     return ended_silently();
   }

@@ -11,8 +11,8 @@ namespace belljar::launcher {
 
 /// What happens while a command runs, told as it happens. Any member may be empty.
 struct Events {
-  std::function<void(int pid)> started;      ///< The sandbox's init, as the caller sees it.
-  std::function<void(int signal)> stopped;   ///< The command was stopped.
+  std::function<void(int pid)> started;     ///< The sandbox's init, as the caller sees it.
+  std::function<void(int signal)> stopped;  ///< The command was stopped.
   std::function<void()> continued;
 };
 

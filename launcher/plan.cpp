@@ -53,8 +53,10 @@ std::string list(const std::vector<T>& values) {
   std::string text;
   for (const T& value : values) {
     if (!text.empty()) text += ", ";
-    if constexpr (std::is_same_v<T, std::string>) text += value;
-    else text += std::to_string(value);
+    if constexpr (std::is_same_v<T, std::string>)
+      text += value;
+    else
+      text += std::to_string(value);
   }
   return text;
 }
@@ -62,7 +64,8 @@ std::string list(const std::vector<T>& values) {
 /// One overload per action: a new action does not compile until it can say what it does.
 struct Describe {
   std::string operator()(const SetGroups& a) const {
-    return a.groups.empty() ? "drop all supplementary groups" : "keep only the groups " + list(a.groups);
+    return a.groups.empty() ? "drop all supplementary groups"
+                            : "keep only the groups " + list(a.groups);
   }
   std::string operator()(const CreateNamespaces& a) const {
     std::string text = "create namespaces: " + namespaces_text(a.flags);
@@ -82,7 +85,9 @@ struct Describe {
     return "tie init to belljar: death signal, own session, not dumpable";
   }
   std::string operator()(const JoinKeyring&) const { return "join a fresh session keyring"; }
-  std::string operator()(const RaiseLoopback&) const { return "bring up loopback, the only interface"; }
+  std::string operator()(const RaiseLoopback&) const {
+    return "bring up loopback, the only interface";
+  }
   std::string operator()(const SetHostname& a) const { return "set the host name to " + a.name; }
   std::string operator()(const AttachRoot& a) const {
     if (a.source) return "bind " + *a.source + " as the root" + flags_text(a.flags);
@@ -102,8 +107,10 @@ struct Describe {
   std::string operator()(const MountProc& a) const {
     std::string text = "mount a fresh /proc on " + a.target;
     if (a.target == "/proc") text = "mount a fresh /proc";
-    if (a.first == ProcMode::kPids || a.first == ProcMode::kPidsReadOnly) text += ", processes only";
-    if (a.first == ProcMode::kFullReadOnly || a.first == ProcMode::kPidsReadOnly) text += ", read-only";
+    if (a.first == ProcMode::kPids || a.first == ProcMode::kPidsReadOnly)
+      text += ", processes only";
+    if (a.first == ProcMode::kFullReadOnly || a.first == ProcMode::kPidsReadOnly)
+      text += ", read-only";
     if (!a.options.empty()) text += ", " + a.options;
     return text + (a.weaker ? ", or the nearest weaker one that the kernel allows" : "");
   }
@@ -149,7 +156,8 @@ struct Describe {
   std::string operator()(const SetUmask& a) const { return "set umask " + octal(a.mask); }
   std::string operator()(const SetLimit& a) const {
     return "limit " + a.name + " to " +
-           (a.value == ~std::uint64_t{0} ? "unlimited" : std::to_string(a.value)) + ", and read it back";
+           (a.value == ~std::uint64_t{0} ? "unlimited" : std::to_string(a.value)) +
+           ", and read it back";
   }
   std::string operator()(const NullDescriptor& a) const {
     return "point descriptor " + std::to_string(a.fd) + " at /dev/null";
@@ -165,17 +173,20 @@ struct Describe {
            std::to_string(a.filter.instructions().size()) + " instructions)";
   }
   std::string operator()(const CheckPayload& a) const {
-    return std::string("read back: ids, ") + (a.groups ? "groups, " : "") + "umask, capabilities, " +
-           "no_new_privs" + (a.filtered ? ", the filter" : "");
+    return std::string("read back: ids, ") + (a.groups ? "groups, " : "") +
+           "umask, capabilities, " + "no_new_privs" + (a.filtered ? ", the filter" : "");
   }
   std::string operator()(const Exec& a) const { return "exec " + list(a.candidates); }
 };
 
 const char* side_name(Side side) {
   switch (side) {
-    case Side::kLauncher: return "belljar";
-    case Side::kInit: return "init";
-    case Side::kPayload: return "payload";
+    case Side::kLauncher:
+      return "belljar";
+    case Side::kInit:
+      return "init";
+    case Side::kPayload:
+      return "payload";
   }
   return "";
 }
@@ -186,8 +197,11 @@ bool is(const Step& step) {
 }
 
 Status broken(const std::string& rule, std::size_t index) {
-  return fail({ErrorKind::kInvalid, 0,
-               "plan step " + std::to_string(index + 1) + " breaks the rule: " + rule, {}, {}});
+  return fail({ErrorKind::kInvalid,
+               0,
+               "plan step " + std::to_string(index + 1) + " breaks the rule: " + rule,
+               {},
+               {}});
 }
 
 }  // namespace
@@ -244,7 +258,8 @@ std::string explain(const Plan& plan, const policy::Policy& policy) {
   if (policy.limits.wall_time)
     text += "wall time: " + std::to_string(policy.limits.wall_time->count()) + " ms, " +
             policy.where("limits.wall_time") + "\n";
-  for (const Degraded& item : plan.degraded) text += "degraded: " + item.control + ": " + item.what + "\n";
+  for (const Degraded& item : plan.degraded)
+    text += "degraded: " + item.control + ": " + item.what + "\n";
   for (const std::string& note : plan.notes) text += "note: " + note + "\n";
   return text;
 }

@@ -1,8 +1,8 @@
 // The Plan: a launch as an ordered list of typed steps, a value that can be printed and compared.
 //
-// `build_plan` makes it from a Policy and from what was observed of the host, without a system call:
-// the same input gives the same plan. `belljar explain` prints it, `launch` compiles it (image.hpp)
-// and the child carries it out (child/child.cpp). Nothing below decides anything.
+// `build_plan` makes it from a Policy and from what was observed of the host, without a system
+// call: the same input gives the same plan. `belljar explain` prints it, `launch` compiles it
+// (image.hpp) and the child carries it out (child/child.cpp). Nothing below decides anything.
 #pragma once
 
 #include <sys/types.h>
@@ -137,8 +137,8 @@ struct MakeFile {
   mode_t mode = 0444;
 };
 
-/// Hides what is at `path`: a directory becomes an empty one, a file cannot be opened. Where nothing
-/// is there, nothing is made.
+/// Hides what is at `path`: a directory becomes an empty one, a file cannot be opened. Where
+/// nothing is there, nothing is made.
 struct MaskPath {
   std::string path;
 };
@@ -158,7 +158,8 @@ struct ForbidUserNamespaces {
 
 struct PivotRoot {};
 
-/// Read-back (a): the namespaces differ from the launcher's, or are its own where the policy shares.
+/// Read-back (a): the namespaces differ from the launcher's, or are its own where the policy
+/// shares.
 struct CheckNamespaces {
   std::uint64_t created = 0;  ///< CLONE_NEW* flags.
 };
@@ -224,18 +225,20 @@ struct Exec {
 };
 
 using StepAction =
-    std::variant<SetGroups, CreateNamespaces, MapIds, TakeIds, GuardInit, JoinKeyring, RaiseLoopback,
-                 SetHostname, AttachRoot, BindMount, MountTmpfs, MountProc, MountDev, MakeDirectory,
-                 MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot, ForbidUserNamespaces,
-                 PivotRoot, CheckNamespaces, DropCapabilities, CheckInit, ForgetLauncher,
-                 NewProcessGroup, SetUmask, SetLimit, NullDescriptor, CloseDescriptors,
-                 ChangeDirectory, SetNoNewPrivileges, InstallFilter, CheckPayload, Exec>;
+    std::variant<SetGroups, CreateNamespaces, MapIds, TakeIds, GuardInit, JoinKeyring,
+                 RaiseLoopback, SetHostname, AttachRoot, BindMount, MountTmpfs, MountProc, MountDev,
+                 MakeDirectory, MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot,
+                 ForbidUserNamespaces, PivotRoot, CheckNamespaces, DropCapabilities, CheckInit,
+                 ForgetLauncher, NewProcessGroup, SetUmask, SetLimit, NullDescriptor,
+                 CloseDescriptors, ChangeDirectory, SetNoNewPrivileges, InstallFilter, CheckPayload,
+                 Exec>;
 
 struct Step {
   Side side = Side::kInit;
   StepAction action;
   std::string control;  ///< The control that asked for it, "filesystem".
-  std::string because;  ///< Its policy path, `filesystem.mounts["/work"]`; empty: a default of ours.
+  std::string
+      because;  ///< Its policy path, `filesystem.mounts["/work"]`; empty: a default of ours.
 
   /// "bind /usr/bin on /bin, read-only", for explain and for messages.
   [[nodiscard]] std::string text() const;
@@ -255,13 +258,13 @@ struct Plan {
   uid_t uid = 0;                         ///< Outside.
   gid_t gid = 0;
   std::vector<Degraded> degraded;
-  std::vector<std::string> notes;        ///< One-line facts for the person who runs it.
+  std::vector<std::string> notes;  ///< One-line facts for the person who runs it.
 };
 
 /// What to run, as the command line says it.
 struct Command {
   std::vector<std::string> argv;
-  std::string directory;                 ///< Empty: the workspace, or "/".
+  std::string directory;  ///< Empty: the workspace, or "/".
 };
 
 /// The plan for `command` under `policy` on `host`. Errors name the policy path and the remedy.

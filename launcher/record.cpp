@@ -34,15 +34,24 @@ Json usage_json(const Usage& usage) {
 
 const char* cause_name(Cause cause) {
   switch (cause) {
-    case Cause::kExited: return "exited";
-    case Cause::kSignaled: return "signaled";
-    case Cause::kWallTime: return "wall_time";
-    case Cause::kCpuTime: return "cpu_time";
-    case Cause::kFileSize: return "file_size";
-    case Cause::kSyscall: return "syscall";
-    case Cause::kSetup: return "setup";
-    case Cause::kKilled: return "killed";
-    case Cause::kLost: return "lost";
+    case Cause::kExited:
+      return "exited";
+    case Cause::kSignaled:
+      return "signaled";
+    case Cause::kWallTime:
+      return "wall_time";
+    case Cause::kCpuTime:
+      return "cpu_time";
+    case Cause::kFileSize:
+      return "file_size";
+    case Cause::kSyscall:
+      return "syscall";
+    case Cause::kSetup:
+      return "setup";
+    case Cause::kKilled:
+      return "killed";
+    case Cause::kLost:
+      return "lost";
   }
   return "lost";
 }

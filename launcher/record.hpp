@@ -19,21 +19,21 @@ enum class Cause {
   kWallTime,
   kCpuTime,
   kFileSize,
-  kSyscall,   ///< The system call filter killed it.
-  kSetup,     ///< The sandbox could not be built, or the command could not be started in it.
-  kKilled,    ///< By a signal that was sent to belljar.
-  kLost,      ///< The sandbox ended without saying how.
+  kSyscall,  ///< The system call filter killed it.
+  kSetup,    ///< The sandbox could not be built, or the command could not be started in it.
+  kKilled,   ///< By a signal that was sent to belljar.
+  kLost,     ///< The sandbox ended without saying how.
 };
 
 [[nodiscard]] const char* cause_name(Cause cause);
 
 /// The step that failed, for cause kSetup.
 struct SetupFailure {
-  std::string step;     ///< "step 7 of 41: bind /srv/data on /data, read-only"
+  std::string step;  ///< "step 7 of 41: bind /srv/data on /data, read-only"
   std::string control;
-  std::string error;    ///< "ENOENT", empty when no system call failed.
-  std::string reason;   ///< "No such file or directory: /srv/data"
-  std::string policy;   ///< "agent.json:14:9 filesystem.mounts[\"/data\"]"
+  std::string error;   ///< "ENOENT", empty when no system call failed.
+  std::string reason;  ///< "No such file or directory: /srv/data"
+  std::string policy;  ///< "agent.json:14:9 filesystem.mounts[\"/data\"]"
   std::string remedy;
 };
 
@@ -45,7 +45,7 @@ struct Usage {
   std::chrono::microseconds user{0};
   std::chrono::microseconds system{0};
   std::int64_t max_rss_of_one_process_kib = 0;
-  std::int64_t read_blocks = 0;     ///< Of 512 bytes.
+  std::int64_t read_blocks = 0;  ///< Of 512 bytes.
   std::int64_t written_blocks = 0;
 };
 
@@ -53,9 +53,9 @@ struct Record {
   Cause cause = Cause::kLost;
   std::optional<int> exit_code;
   std::optional<int> signal;
-  std::string killed_by;             ///< "signal", for kKilled.
+  std::string killed_by;  ///< "signal", for kKilled.
   std::optional<SetupFailure> setup;
-  std::vector<std::string> limits;   ///< Limits that were touched, by name.
+  std::vector<std::string> limits;  ///< Limits that were touched, by name.
   Usage usage;
   std::vector<Degraded> degraded;
   BackEnd back_end = BackEnd::kModern;

@@ -31,7 +31,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::string_view nearest(std::string_view name, std::span<const std::string_view> known) {
   if (name.size() > kLongestName) return {};
   std::string_view best;
-  std::size_t best_distance = std::clamp<std::size_t>(name.size() / 3, 1, 4) + 1;
+  // Two slips of the fingers, but in a short name they would leave nothing of it.
+  const std::size_t slips = name.size() < 5 ? 1 : std::max<std::size_t>(2, name.size() / 3);
+  std::size_t best_distance = slips + 1;
   for (const std::string_view candidate : known) {
     const std::size_t distance = edit_distance(name, candidate);
     // A name that shares no letter is not near, however short it is.

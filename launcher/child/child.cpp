@@ -2,8 +2,9 @@
 // read-back, the payload, init's loop.
 //
 // Rules of this file (docs/architecture.md): no allocation, no libc wrapper that could touch
-// thread-local storage, no exception, no way back into the launcher. Functions return >= 0 or -errno.
-// A failure is a Message with the step's index; the launcher owns the plan and puts it into words.
+// thread-local storage, no exception, no way back into the launcher. Functions return >= 0 or
+// -errno. A failure is a Message with the step's index; the launcher owns the plan and puts it into
+// words.
 #include "launcher/child/child.hpp"
 
 #include <fcntl.h>
@@ -53,6 +54,7 @@ struct Child {
   Image& image;
   int root = -1;              ///< O_PATH descriptor of the new root while it is assembled.
   bool root_is_ours = false;  ///< A tmpfs: links found on it are planned ones.
+  int covered_proc = -1;      ///< Legacy: the host's /proc below the new root, in our namespace.
   bool in_proc = false;       ///< The current directory is the launcher's /proc.
   bool api_proven = false;    ///< The new mount API has worked once in this launch.
   int status = -1;            ///< The payload's own /proc/self/status, opened before the filter.
@@ -92,8 +94,8 @@ void close_fd(int fd) noexcept {
 }
 
 int send(Child& child, const Message& message) noexcept {
-  return static_cast<int>(raw(SYS_sendto, child.arena.control, &message, sizeof message,
-                              MSG_NOSIGNAL, nullptr, 0));
+  return static_cast<int>(
+      raw(SYS_sendto, child.arena.control, &message, sizeof message, MSG_NOSIGNAL, nullptr, 0));
 }
 
 [[noreturn]] void report_and_leave(Child& child, int step, int error) noexcept {
@@ -161,8 +163,8 @@ bool is_unavailable(int error) noexcept {
 }
 
 /// Walks `path` one component at a time without ever leaving `top`, as openat2 would with IN_ROOT
-/// and NO_MAGICLINKS. A symbolic link is followed only when it is not the session's own: a link that
-/// an earlier payload planted must not decide what the next launch mounts, or where
+/// and NO_MAGICLINKS. A symbolic link is followed only when it is not the session's own: a link
+/// that an earlier payload planted must not decide what the next launch mounts, or where
 /// (CVE-2026-87766, CVE-2024-42472). Links on our own root tmpfs are planned ones.
 class GuardedWalk {
  public:
@@ -221,7 +223,8 @@ class GuardedWalk {
     if (rc >= 0) {
       text[rc] = '\0';
       const std::size_t more = std::strlen(rest_);
-      if (static_cast<std::size_t>(rc) + 1 + more + 1 > sizeof rest_) rc = -ENAMETOOLONG;
+      if (static_cast<std::size_t>(rc) + 1 + more + 1 > sizeof rest_)
+        rc = -ENAMETOOLONG;
       else {
         std::memmove(rest_ + rc + 1, rest_, more + 1);
         std::memcpy(rest_, text, static_cast<std::size_t>(rc));
@@ -265,8 +268,8 @@ class GuardedWalk {
   char rest_[kPathRoom] = {};
 };
 
-/// O_PATH descriptor of `path` below `top`. One openat2 when no link stands in the way, which is the
-/// rule; the walk where one does, or where openat2 is not to be had.
+/// O_PATH descriptor of `path` below `top`. One openat2 when no link stands in the way, which is
+/// the rule; the walk where one does, or where openat2 is not to be had.
 int open_path(Child& child, int top, const char* path, bool own_links = false) noexcept {
   while (*path == '/') ++path;
   sys::OpenHow how;
@@ -286,6 +289,9 @@ int open_target(Child& child, const char* path) noexcept {
 
 /// A bind's source, in the host's tree: `/` is still the launcher's root.
 int open_source(Child& child, const char* path) noexcept {
+  // Legacy: the new root covers /proc, which is still there by the descriptor from before.
+  if (child.covered_proc >= 0 && std::strncmp(path, "/proc/", 6) == 0)
+    return open_path(child, child.covered_proc, path + 5);
   sys::OpenHow how;
   how.flags = O_PATH | O_CLOEXEC;
   how.resolve = sys::kResolveNoMagicLinks | sys::kResolveNoSymlinks;
@@ -300,8 +306,9 @@ int open_source(Child& child, const char* path) noexcept {
 
 enum class Leaf { kDirectory, kFile, kNothing };
 
-/// Makes what is missing of `path` below the root, parents as directories, following no link at all.
-/// Returns a descriptor of the leaf, or of its parent for Leaf::kNothing (then `name` says the rest).
+/// Makes what is missing of `path` below the root, parents as directories, following no link at
+/// all. Returns a descriptor of the leaf, or of its parent for Leaf::kNothing (then `name` says the
+/// rest).
 int make_path(Child& child, const char* path, Leaf leaf, const char** name = nullptr) noexcept {
   char component[256];
   long at = raw(SYS_openat, child.root, ".", O_PATH | O_CLOEXEC, 0);
@@ -318,9 +325,8 @@ int make_path(Child& child, const char* path, Leaf leaf, const char** name = nul
       if (name != nullptr) *name = path;
       return static_cast<int>(at);
     }
-    long rc = last && leaf == Leaf::kFile
-                  ? raw(SYS_mknodat, at, component, S_IFREG | 0444, 0)
-                  : raw(SYS_mkdirat, at, component, 0755);
+    long rc = last && leaf == Leaf::kFile ? raw(SYS_mknodat, at, component, S_IFREG | 0444, 0)
+                                          : raw(SYS_mkdirat, at, component, 0755);
     // EROFS and EACCES come before EEXIST for a parent that is there: opening it decides.
     const long fd = raw(SYS_openat, at, component, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
     close_fd(static_cast<int>(at));
@@ -360,8 +366,8 @@ int check_target_flags(Child& child, const char* path, std::uint64_t wanted) noe
   return rc;
 }
 
-/// What descriptor N is on, as mount(2) takes it: "/proc/self/fd/N", or, in the legacy back end where
-/// the new root covers /proc, "self/fd/N" from the launcher's descriptor of it (enter_proc).
+/// What descriptor N is on, as mount(2) takes it: "/proc/self/fd/N", or, in the legacy back end
+/// where the new root covers /proc, "self/fd/N" from the launcher's descriptor of it (enter_proc).
 struct FdPath {
   char text[32];
   FdPath(const Child& child, int fd) noexcept {
@@ -395,9 +401,9 @@ int legacy_remount(Child& child, int fd, std::uint64_t flags) noexcept {
   return static_cast<int>(rc);
 }
 
-/// The first use of the new mount API decides whether there is one: a kernel without it, a filter or
-/// a security module answers with one of these errors then, and the launcher turns to the legacy back
-/// end. Later the same errors are about an object, and are errors.
+/// The first use of the new mount API decides whether there is one: a kernel without it, a filter
+/// or a security module answers with one of these errors then, and the launcher turns to the legacy
+/// back end. Later the same errors are about an object, and are errors.
 int refused_by_api(Child& child, int error) noexcept {
   if (!child.api_proven && is_unavailable(error))
     set_subject(child, Detail::kMountApiUnavailable, "");
@@ -409,14 +415,14 @@ int refused_by_api(Child& child, int error) noexcept {
 int modern_tree(Child& child, int source, const char* path, std::uint64_t flags,
                 bool recursive) noexcept {
   const unsigned recurse = recursive ? sys::kAtRecursive : 0;
-  const long tree = raw(SYS_open_tree, source, path,
-                        AT_EMPTY_PATH | sys::kOpenTreeClone | recurse | O_CLOEXEC);
+  const long tree =
+      raw(SYS_open_tree, source, path, AT_EMPTY_PATH | sys::kOpenTreeClone | recurse | O_CLOEXEC);
   if (tree < 0) return refused_by_api(child, static_cast<int>(tree));
   sys::MountAttr attributes;
   attributes.set = flags;
   attributes.propagation = MS_PRIVATE;
-  const long rc = raw(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | recurse, &attributes,
-                      sizeof attributes);
+  const long rc =
+      raw(SYS_mount_setattr, tree, "", AT_EMPTY_PATH | recurse, &attributes, sizeof attributes);
   if (rc < 0) close_fd(static_cast<int>(tree));
   if (rc < 0) return refused_by_api(child, static_cast<int>(rc));
   child.api_proven = true;
@@ -424,8 +430,8 @@ int modern_tree(Child& child, int source, const char* path, std::uint64_t flags,
 }
 
 int move_onto(int tree, int target) noexcept {
-  return static_cast<int>(raw(SYS_move_mount, tree, "", target, "",
-                              sys::kMoveMountFromEmpty | sys::kMoveMountToEmpty));
+  return static_cast<int>(
+      raw(SYS_move_mount, tree, "", target, "", sys::kMoveMountFromEmpty | sys::kMoveMountToEmpty));
 }
 
 int modern_bind(Child& child, int source, int target, std::uint64_t flags, bool recursive,
@@ -438,13 +444,15 @@ int modern_bind(Child& child, int source, int target, std::uint64_t flags, bool 
   return rc;
 }
 
-/// `path` names the target for the second look that a remount needs: `target` is what is underneath.
+/// `path` names the target for the second look that a remount needs: `target` is what is
+/// underneath.
 int legacy_bind(Child& child, int source, int target, std::uint64_t flags, bool recursive,
                 const char* path) noexcept {
   const FdPath from(child, source), to(child, target);
   long rc = enter_proc(child);
   if (rc >= 0)
-    rc = raw(SYS_mount, from.text, to.text, nullptr, MS_BIND | (recursive ? std::uint64_t{MS_REC} : 0U), nullptr);
+    rc = raw(SYS_mount, from.text, to.text, nullptr,
+             MS_BIND | (recursive ? std::uint64_t{MS_REC} : 0U), nullptr);
   if (rc < 0) return static_cast<int>(rc);
   const int top = open_target(child, path);
   if (top < 0) return top;
@@ -460,8 +468,8 @@ int bind(Child& child, int source, int target, std::uint64_t flags, bool recursi
                             : modern_bind(child, source, target, flags, recursive, path);
 }
 
-/// A new instance of a file system on the directory `target`. mount(2) in both back ends: the target
-/// has been resolved to a descriptor by then, so that no path is walked here.
+/// A new instance of a file system on the directory `target`. mount(2) in both back ends: the
+/// target has been resolved to a descriptor by then, so that no path is walked here.
 int mount_new(Child& child, int target, const char* type, std::uint64_t flags,
               const char* options) noexcept {
   const FdPath path(child, target);
@@ -476,7 +484,8 @@ int modern_root(Child& child, const Op& op) noexcept {
     const char* path = child.text(op.s0);
     const int source = equal(path, "/") ? AT_FDCWD : open_source(child, path);
     if (source < 0 && source != AT_FDCWD) return source;
-    child.root = modern_tree(child, source, source == AT_FDCWD ? path : "", op.a, /*recursive=*/true);
+    child.root =
+        modern_tree(child, source, source == AT_FDCWD ? path : "", op.a, /*recursive=*/true);
     close_fd(source);
   } else {
     const long context = raw(SYS_fsopen, "tmpfs", sys::kFsopenCloexec);
@@ -502,7 +511,9 @@ int modern_root(Child& child, const Op& op) noexcept {
 /// descriptor of it stays); the new root is assembled on top of it.
 int legacy_root(Child& child, const Op& op) noexcept {
   long rc = raw(SYS_mount, nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
+  if (rc >= 0) rc = raw(SYS_openat, AT_FDCWD, "/proc", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
   if (rc < 0) return static_cast<int>(rc);
+  child.covered_proc = static_cast<int>(rc);
   if (op.s0 != 0) {
     const int source = open_source(child, child.text(op.s0));
     if (source < 0) return source;
@@ -547,7 +558,8 @@ int do_bind_mount(Child& child, const Op& op) noexcept {
                                 S_ISDIR(about.st_mode) ? Leaf::kDirectory : Leaf::kFile);
   }
   int rc = target;
-  if (target < 0) set_subject(child, child.arena.report.detail, target_path);
+  if (target < 0 && child.arena.report.detail == Detail::kNone)
+    set_subject(child, Detail::kNone, target_path);
   if (target >= 0) rc = bind(child, source, target, op.a, /*recursive=*/true, target_path);
   close_fd(target);
   close_fd(source);
@@ -578,8 +590,9 @@ int mount_proc_mode(Child& child, int target, ProcMode mode, const char* hidepid
   return mount_new(child, target, "proc", flags, options);
 }
 
-/// /proc/sys, read-only onto itself: what a capability in the sandbox's namespaces could write there
-/// would be the kernel's. `proc` is on the fresh procfs, whose names nobody else can have changed.
+/// /proc/sys, read-only onto itself: what a capability in the sandbox's namespaces could write
+/// there would be the kernel's. `proc` is on the fresh procfs, whose names nobody else can have
+/// changed.
 int protect_proc_sys(Child& child, int proc, const char* path) noexcept {
   const long sys_directory = raw(SYS_openat, proc, "sys", O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
   if (sys_directory == -ENOENT) return 0;
@@ -619,8 +632,8 @@ struct Node {
   std::uint64_t device;  ///< As st_rdev encodes it (Documentation/admin-guide/devices.txt).
 };
 constexpr Node kNodes[] = {
-    {"null", "/dev/null", 0x103},     {"zero", "/dev/zero", 0x105},
-    {"full", "/dev/full", 0x107},     {"random", "/dev/random", 0x108},
+    {"null", "/dev/null", 0x103},       {"zero", "/dev/zero", 0x105},
+    {"full", "/dev/full", 0x107},       {"random", "/dev/random", 0x108},
     {"urandom", "/dev/urandom", 0x109}, {"tty", "/dev/tty", 0x500},
 };
 struct Link {
@@ -640,8 +653,8 @@ struct EntryPath {
   }
 };
 
-/// Binds the host's node onto an own file and looks at what is there now: a host /dev can hold links
-/// (CVE-2025-31133).
+/// Binds the host's node onto an own file and looks at what is there now: a host /dev can hold
+/// links (CVE-2025-31133).
 int add_node(Child& child, int dev, const Node& node) noexcept {
   long rc = raw(SYS_mknodat, dev, node.name, S_IFREG | 0444, 0);
   const EntryPath target(child, dev, node.name);
@@ -689,7 +702,8 @@ int do_mount_dev(Child& child, const Op& op) noexcept {
   const char* path = child.text(op.s0);
   const int target = open_or_make(child, path, Leaf::kDirectory, op.b != 0);
   if (target < 0) return target;
-  long rc = mount_new(child, target, "tmpfs", MS_NOSUID | MS_NOEXEC, "size=64k,nr_inodes=64,mode=0755");
+  long rc =
+      mount_new(child, target, "tmpfs", MS_NOSUID | MS_NOEXEC, "size=64k,nr_inodes=64,mode=0755");
   close_fd(target);
   if (rc < 0) return static_cast<int>(rc);
   const int dev = open_target(child, path);
@@ -741,8 +755,7 @@ int mask_file(Child& child, int target, const char* path) noexcept {
   const long null = raw(SYS_openat, AT_FDCWD, "/dev/null", O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
   if (null < 0) return static_cast<int>(null);
   // nodev: even opening it is refused.
-  const int rc =
-      bind(child, static_cast<int>(null), target, kFlagMask, /*recursive=*/false, path);
+  const int rc = bind(child, static_cast<int>(null), target, kFlagMask, /*recursive=*/false, path);
   close_fd(static_cast<int>(null));
   return rc;
 }
@@ -773,15 +786,16 @@ int do_seal_root(Child& child) noexcept {
   }
   sys::MountAttr attributes;
   attributes.set = flags;
-  const long rc = raw(SYS_mount_setattr, child.root, "", AT_EMPTY_PATH, &attributes,
-                      sizeof attributes);
+  const long rc =
+      raw(SYS_mount_setattr, child.root, "", AT_EMPTY_PATH, &attributes, sizeof attributes);
   return rc < 0 ? static_cast<int>(rc) : check_flags(child, child.root, flags, "/");
 }
 
 int do_pivot_root(Child& child) noexcept {
   long rc = enter(child, child.root);
   if (rc >= 0) rc = raw(SYS_pivot_root, ".", ".");
-  // The old root now lies on top of the new one, at the directory that we are in (man 2 pivot_root).
+  // The old root now lies on top of the new one, at the directory that we are in (man 2
+  // pivot_root).
   if (rc >= 0) rc = raw(SYS_umount2, ".", MNT_DETACH);
   return static_cast<int>(rc);
 }
@@ -789,8 +803,9 @@ int do_pivot_root(Child& child) noexcept {
 // ------------------------------------------------------------------------------------------------
 // Legacy: mount flags below a recursive bind
 
-/// The flags that the plan wants for a mount at `path` (inside the new root): those of the bind with
-/// the longest target above it. Null when that is no bind, whose mounts are made with their flags.
+/// The flags that the plan wants for a mount at `path` (inside the new root): those of the bind
+/// with the longest target above it. Null when that is no bind, whose mounts are made with their
+/// flags.
 const Op* bind_above(Child& child, const char* path) noexcept {
   const Op* ops = child.array<Op>(child.image.ops);
   const Op* best = nullptr;
@@ -824,7 +839,8 @@ struct MountLine {
     std::size_t length = 0;
     while (*from != ' ' && *from != '\0' && length + 1 < room) {
       if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3') {
-        out[length++] = static_cast<char>((from[1] - '0') * 64 + (from[2] - '0') * 8 + from[3] - '0');
+        out[length++] =
+            static_cast<char>((from[1] - '0') * 64 + (from[2] - '0') * 8 + from[3] - '0');
         from += 4;
       } else {
         out[length++] = *from++;
@@ -948,8 +964,8 @@ int do_take_ids(const Op& op) noexcept {
   return static_cast<int>(rc);
 }
 
-/// After the last change of ids, which would clear the death signal again. Nothing can trace or read
-/// init from here on.
+/// After the last change of ids, which would clear the death signal again. Nothing can trace or
+/// read init from here on.
 int do_guard_init() noexcept {
   long rc = raw(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
   if (rc >= 0) rc = raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
@@ -1083,7 +1099,8 @@ class Status {
     return true;
   }
 
-  [[nodiscard]] bool one_equals(const char* key, unsigned base, std::uint64_t wanted) const noexcept {
+  [[nodiscard]] bool one_equals(const char* key, unsigned base,
+                                std::uint64_t wanted) const noexcept {
     std::uint64_t value = 0;
     return numbers(key, base, &value, 1) == 1 && value == wanted;
   }
@@ -1176,8 +1193,8 @@ int do_forget_launcher(Child& child) noexcept {
 #else
   const RseqArea rseq = child.arena.rseq;
   if (rseq.address != 0) {
-    const long rc = raw(SYS_rseq, rseq.address, rseq.size, 1 /* RSEQ_FLAG_UNREGISTER */,
-                        sys::kRseqSignature);
+    const long rc =
+        raw(SYS_rseq, rseq.address, rseq.size, 1 /* RSEQ_FLAG_UNREGISTER */, sys::kRseqSignature);
     if (rc < 0) return static_cast<int>(rc);
   }
   constexpr std::uintptr_t kPage = 4096;
@@ -1333,8 +1350,8 @@ void explain_elf(Child& child, int fd, const char* head) noexcept {
   std::memcpy(&elf, head, sizeof elf);
   for (unsigned i = 0; i < elf.program_header_count && i < 64; ++i) {
     ElfProgramHeader header;
-    if (raw(SYS_pread64, fd, &header, sizeof header,
-            elf.program_headers + i * sizeof header) != sizeof header)
+    if (raw(SYS_pread64, fd, &header, sizeof header, elf.program_headers + i * sizeof header) !=
+        sizeof header)
       return;
     if (header.type != 3 /* PT_INTERP */) continue;
     char loader[256] = {};
@@ -1351,8 +1368,10 @@ void explain_exec(Child& child, const char* path) noexcept {
   struct stat about;
   struct statfs system;
   if (raw(SYS_newfstatat, AT_FDCWD, path, &about, 0) >= 0) {
-    if (S_ISDIR(about.st_mode)) set_subject(child, Detail::kIsDirectory, path);
-    else if ((about.st_mode & 0111) == 0) set_subject(child, Detail::kNotExecutable, path);
+    if (S_ISDIR(about.st_mode))
+      set_subject(child, Detail::kIsDirectory, path);
+    else if ((about.st_mode & 0111) == 0)
+      set_subject(child, Detail::kNotExecutable, path);
     else if (raw(SYS_statfs, path, &system) >= 0 && (system.f_flags & MS_NOEXEC))
       set_subject(child, Detail::kNoexecMount, path);
   }
@@ -1360,22 +1379,26 @@ void explain_exec(Child& child, const char* path) noexcept {
   char head[256] = {};
   if (child.arena.report.detail == Detail::kNone &&
       raw(SYS_pread64, fd, head, sizeof head - 1, 0) > 4) {
-    if (head[0] == '#' && head[1] == '!') explain_script(child, head);
-    else if (std::memcmp(head, "\177ELF\2", 5) == 0) explain_elf(child, static_cast<int>(fd), head);
+    if (head[0] == '#' && head[1] == '!')
+      explain_script(child, head);
+    else if (std::memcmp(head, "\177ELF\2", 5) == 0)
+      explain_elf(child, static_cast<int>(fd), head);
   }
   close_fd(static_cast<int>(fd));
 }
 
 /// Fills the pointer arrays that execve takes; they lie in the image, beside their strings.
 char** fill_pointers(Child& child) noexcept {
-  auto** pointers = reinterpret_cast<char**>(reinterpret_cast<char*>(&child.image) +
-                                             child.image.pointers);
+  auto** pointers =
+      reinterpret_cast<char**>(reinterpret_cast<char*>(&child.image) + child.image.pointers);
   const auto* argv = child.array<std::uint32_t>(child.image.argv);
   const auto* envp = child.array<std::uint32_t>(child.image.envp);
   char** out = pointers;
-  for (std::uint32_t i = 0; i < child.image.argc; ++i) *out++ = const_cast<char*>(child.text(argv[i]));
+  for (std::uint32_t i = 0; i < child.image.argc; ++i)
+    *out++ = const_cast<char*>(child.text(argv[i]));
   *out++ = nullptr;
-  for (std::uint32_t i = 0; i < child.image.envc; ++i) *out++ = const_cast<char*>(child.text(envp[i]));
+  for (std::uint32_t i = 0; i < child.image.envc; ++i)
+    *out++ = const_cast<char*>(child.text(envp[i]));
   *out = nullptr;
   return pointers;
 }
@@ -1415,41 +1438,72 @@ int do_exec(Child& child, const Op& op) noexcept {
 /// No default on purpose: an operation without a handler does not compile.
 int carry_out(Child& child, const Op& op) noexcept {
   switch (op.code) {
-    case OpCode::kMapIds: return child.image.legacy ? 0 : do_map_ids(child, op);
-    case OpCode::kTakeIds: return do_take_ids(op);
-    case OpCode::kGuardInit: return do_guard_init();
-    case OpCode::kJoinKeyring: return do_join_keyring();
-    case OpCode::kRaiseLoopback: return do_raise_loopback();
+    case OpCode::kMapIds:
+      return child.image.legacy ? 0 : do_map_ids(child, op);
+    case OpCode::kTakeIds:
+      return do_take_ids(op);
+    case OpCode::kGuardInit:
+      return do_guard_init();
+    case OpCode::kJoinKeyring:
+      return do_join_keyring();
+    case OpCode::kRaiseLoopback:
+      return do_raise_loopback();
     case OpCode::kSetHostname:
       return static_cast<int>(raw(SYS_sethostname, child.text(op.s0), op.a));
-    case OpCode::kAttachRoot: return do_attach_root(child, op);
-    case OpCode::kBindMount: return do_bind_mount(child, op);
-    case OpCode::kMountTmpfs: return do_mount_tmpfs(child, op);
-    case OpCode::kMountProc: return do_mount_proc(child, op);
-    case OpCode::kMountDev: return do_mount_dev(child, op);
-    case OpCode::kMakeDirectory: return do_make_directory(child, op);
-    case OpCode::kMakeSymlink: return do_make_symlink(child, op);
-    case OpCode::kMakeFile: return do_make_file(child, op);
-    case OpCode::kMaskPath: return do_mask_path(child, op);
-    case OpCode::kSettleMountFlags: return do_settle_mount_flags(child);
-    case OpCode::kSealRoot: return do_seal_root(child);
-    case OpCode::kForbidUserNamespaces: return do_forbid_user_namespaces(child, op);
-    case OpCode::kPivotRoot: return do_pivot_root(child);
-    case OpCode::kCheckNamespaces: return do_check_namespaces(child, op);
-    case OpCode::kDropCapabilities: return do_drop_capabilities(op);
-    case OpCode::kCheckInit: return do_check_init(child, op);
-    case OpCode::kForgetLauncher: return do_forget_launcher(child);
-    case OpCode::kNewProcessGroup: return do_new_process_group(child);
-    case OpCode::kSetUmask: return raw(SYS_umask, op.a) < 0 ? -EINVAL : 0;
-    case OpCode::kSetLimit: return do_set_limit(child, op);
-    case OpCode::kNullDescriptor: return do_null_descriptor(op);
-    case OpCode::kChangeDirectory: return do_change_directory(child, op);
+    case OpCode::kAttachRoot:
+      return do_attach_root(child, op);
+    case OpCode::kBindMount:
+      return do_bind_mount(child, op);
+    case OpCode::kMountTmpfs:
+      return do_mount_tmpfs(child, op);
+    case OpCode::kMountProc:
+      return do_mount_proc(child, op);
+    case OpCode::kMountDev:
+      return do_mount_dev(child, op);
+    case OpCode::kMakeDirectory:
+      return do_make_directory(child, op);
+    case OpCode::kMakeSymlink:
+      return do_make_symlink(child, op);
+    case OpCode::kMakeFile:
+      return do_make_file(child, op);
+    case OpCode::kMaskPath:
+      return do_mask_path(child, op);
+    case OpCode::kSettleMountFlags:
+      return do_settle_mount_flags(child);
+    case OpCode::kSealRoot:
+      return do_seal_root(child);
+    case OpCode::kForbidUserNamespaces:
+      return do_forbid_user_namespaces(child, op);
+    case OpCode::kPivotRoot:
+      return do_pivot_root(child);
+    case OpCode::kCheckNamespaces:
+      return do_check_namespaces(child, op);
+    case OpCode::kDropCapabilities:
+      return do_drop_capabilities(op);
+    case OpCode::kCheckInit:
+      return do_check_init(child, op);
+    case OpCode::kForgetLauncher:
+      return do_forget_launcher(child);
+    case OpCode::kNewProcessGroup:
+      return do_new_process_group(child);
+    case OpCode::kSetUmask:
+      return raw(SYS_umask, op.a) < 0 ? -EINVAL : 0;
+    case OpCode::kSetLimit:
+      return do_set_limit(child, op);
+    case OpCode::kNullDescriptor:
+      return do_null_descriptor(op);
+    case OpCode::kChangeDirectory:
+      return do_change_directory(child, op);
     case OpCode::kSetNoNewPrivileges:
       return static_cast<int>(raw(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
-    case OpCode::kInstallFilter: return do_install_filter(child, op);
-    case OpCode::kCheckPayload: return do_check_payload(child, op);
-    case OpCode::kCloseDescriptors: return do_close_descriptors(child, op);
-    case OpCode::kExec: return do_exec(child, op);
+    case OpCode::kInstallFilter:
+      return do_install_filter(child, op);
+    case OpCode::kCheckPayload:
+      return do_check_payload(child, op);
+    case OpCode::kCloseDescriptors:
+      return do_close_descriptors(child, op);
+    case OpCode::kExec:
+      return do_exec(child, op);
   }
   return -ENOSYS;
 }
@@ -1494,17 +1548,17 @@ class Init {
  private:
   void start_payload() noexcept {
     child_.arena.report.step = -1;
-    const long pid = sys::clone_on_stack(CLONE_VM | CLONE_VFORK | SIGCHLD,
-                                         child_.arena.payload_stack + kPayloadStack,
-                                         [](void* arena) noexcept { run_payload(arena); },
-                                         &child_.arena);
+    const long pid = sys::clone_on_stack(
+        CLONE_VM | CLONE_VFORK | SIGCHLD, child_.arena.payload_stack + kPayloadStack,
+        [](void* arena) noexcept { run_payload(arena); }, &child_.arena);
     if (pid < 0) report_and_leave(child_, -1, static_cast<int>(pid));
     const Message& report = child_.arena.report;
     if (report.step >= 0) report_and_leave(child_, report.step, -report.error);
     payload_ = static_cast<int>(pid);
   }
 
-  /// What the payload needed of ours is not needed any more; what the policy keeps is the payload's.
+  /// What the payload needed of ours is not needed any more; what the policy keeps is the
+  /// payload's.
   void drop_descriptors(int signals) noexcept {
     std::int32_t keep[2] = {child_.arena.control, signals};
     if (keep[0] > keep[1]) {
@@ -1595,8 +1649,8 @@ const Op* find_map(Child& child) noexcept {
 }  // namespace
 
 void run_child(Arena& arena) noexcept {
-  sys::call_on_stack(arena.init_stack + kInitStack, [](void* self) noexcept { run_init(self); },
-                     &arena);
+  sys::call_on_stack(
+      arena.init_stack + kInitStack, [](void* self) noexcept { run_init(self); }, &arena);
 }
 
 void run_legacy_helper(Arena& arena) noexcept {
@@ -1605,7 +1659,8 @@ void run_legacy_helper(Arena& arena) noexcept {
   long rc = 0;
   if (child.image.privileged) {
     // For good, unlike the modern back end's launcher: nothing of the helper's privileges is left.
-    rc = raw(SYS_setresgid, child.image.gid_outside, child.image.gid_outside, child.image.gid_outside);
+    rc = raw(SYS_setresgid, child.image.gid_outside, child.image.gid_outside,
+             child.image.gid_outside);
     if (rc >= 0)
       rc = raw(SYS_setresuid, child.image.uid_outside, child.image.uid_outside,
                child.image.uid_outside);
@@ -1618,8 +1673,9 @@ void run_legacy_helper(Arena& arena) noexcept {
   const Op* map = find_map(child);
   rc = map == nullptr ? -ENOSYS : do_map_ids(child, *map);
   if (rc < 0) report_and_leave(child, map == nullptr ? step : map->step, static_cast<int>(rc));
-  const long init = sys::clone_on_stack(CLONE_PARENT | SIGCHLD, arena.init_stack + kInitStack,
-                                        [](void* self) noexcept { run_init(self); }, &arena);
+  const long init = sys::clone_on_stack(
+      CLONE_PARENT | SIGCHLD, arena.init_stack + kInitStack,
+      [](void* self) noexcept { run_init(self); }, &arena);
   if (init < 0) report_and_leave(child, step, static_cast<int>(init));
   Message message;
   message.kind = MessageKind::kHelper;

@@ -8,40 +8,40 @@ namespace belljar::launcher {
 
 enum class OpCode : std::uint16_t {
   // Carried out by init.
-  kMapIds,                ///< s0 uid_map, s1 gid_map, a: 1 when init must become dumpable first
-  kTakeIds,               ///< a uid, b gid
+  kMapIds,   ///< s0 uid_map, s1 gid_map, a: 1 when init must become dumpable first
+  kTakeIds,  ///< a uid, b gid
   kGuardInit,
   kJoinKeyring,
   kRaiseLoopback,
-  kSetHostname,           ///< s0 name, a length
-  kAttachRoot,            ///< s0 source or none, a flags, s1 tmpfs options
-  kBindMount,             ///< s0 source, s1 target, a flags, b BindOption
-  kMountTmpfs,            ///< s0 target, s1 options, a flags, b may create
-  kMountProc,             ///< s0 target, s1 options, a first ProcMode, b may create, c weaker
-  kMountDev,              ///< s0 target, s1 options of shm, b may create
-  kMakeDirectory,         ///< s0 path, a mode
-  kMakeSymlink,           ///< s0 path, s1 text
-  kMakeFile,              ///< s0 path, s1 content, a mode, b length
-  kMaskPath,              ///< s0 path
+  kSetHostname,    ///< s0 name, a length
+  kAttachRoot,     ///< s0 source or none, a flags, s1 tmpfs options
+  kBindMount,      ///< s0 source, s1 target, a flags, b BindOption
+  kMountTmpfs,     ///< s0 target, s1 options, a flags, b may create
+  kMountProc,      ///< s0 target, s1 options, a first ProcMode, b may create, c weaker
+  kMountDev,       ///< s0 target, s1 options of shm, b may create
+  kMakeDirectory,  ///< s0 path, a mode
+  kMakeSymlink,    ///< s0 path, s1 text
+  kMakeFile,       ///< s0 path, s1 content, a mode, b length
+  kMaskPath,       ///< s0 path
   kSettleMountFlags,
   kSealRoot,
   kForbidUserNamespaces,  ///< a: 1 when the filter forbids them too
   kPivotRoot,
-  kCheckNamespaces,       ///< a CLONE_NEW* flags that were created
-  kDropCapabilities,      ///< a bits to keep
-  kCheckInit,             ///< a uid, b gid, c capability bits
+  kCheckNamespaces,   ///< a CLONE_NEW* flags that were created
+  kDropCapabilities,  ///< a bits to keep
+  kCheckInit,         ///< a uid, b gid, c capability bits
   kForgetLauncher,
   // Carried out by the payload.
   kNewProcessGroup,
-  kSetUmask,              ///< a mask
-  kSetLimit,              ///< a resource, b value
-  kNullDescriptor,        ///< a descriptor
-  kChangeDirectory,       ///< s0 path
+  kSetUmask,         ///< a mask
+  kSetLimit,         ///< a resource, b value
+  kNullDescriptor,   ///< a descriptor
+  kChangeDirectory,  ///< s0 path
   kSetNoNewPrivileges,
-  kInstallFilter,         ///< s0 instructions, a count
-  kCheckPayload,          ///< s0 Expectation
-  kCloseDescriptors,      ///< s0 descriptors (int32, ascending), a count
-  kExec,                  ///< s0 candidates (uint32 offsets), a count
+  kInstallFilter,     ///< s0 instructions, a count
+  kCheckPayload,      ///< s0 Expectation
+  kCloseDescriptors,  ///< s0 descriptors (int32, ascending), a count
+  kExec,              ///< s0 candidates (uint32 offsets), a count
 };
 
 /// Bits of kBindMount's `b`.
@@ -73,28 +73,28 @@ struct Expectation {
   std::uint32_t unused = 0;
 };
 
-/// Namespaces whose inode numbers are compared: ipc, uts, cgroup. The others prove themselves: an id
-/// map can be written once in the life of a user namespace, init's NSpid line ends in 1, and the
+/// Namespaces whose inode numbers are compared: ipc, uts, cgroup. The others prove themselves: an
+/// id map can be written once in the life of a user namespace, init's NSpid line ends in 1, and the
 /// mounts and the loopback interface take capabilities that only an own namespace's owner has.
 inline constexpr int kNamespaceKinds = 3;
 
 struct Image {
-  std::uint32_t size = 0;        ///< Of all of it, in bytes.
-  std::uint32_t ops = 0;         ///< Offset of Op[op_count].
+  std::uint32_t size = 0;  ///< Of all of it, in bytes.
+  std::uint32_t ops = 0;   ///< Offset of Op[op_count].
   std::uint32_t op_count = 0;
   std::uint32_t payload_op = 0;  ///< Index of the first of the payload's.
   std::uint32_t argv = 0;        ///< Offset of uint32 offsets, argc of them.
   std::uint32_t argc = 0;
   std::uint32_t envp = 0;
   std::uint32_t envc = 0;
-  std::uint32_t pointers = 0;    ///< Room for argc + envc + 2 pointers, filled in by the child.
+  std::uint32_t pointers = 0;  ///< Room for argc + envc + 2 pointers, filled in by the child.
   std::uint32_t namespaces_step = 0;
   std::uint64_t namespace_flags = 0;
   std::uint64_t namespace_inodes[kNamespaceKinds] = {};  ///< The launcher's own.
   std::uint32_t uid_outside = 0;
   std::uint32_t gid_outside = 0;
-  std::uint8_t privileged = 0;   ///< The launcher acts for another uid.
-  std::uint8_t legacy = 0;       ///< No clone3, no new mount API.
+  std::uint8_t privileged = 0;  ///< The launcher acts for another uid.
+  std::uint8_t legacy = 0;      ///< No clone3, no new mount API.
 };
 
 // --- what the child says -----------------------------------------------------------------------
@@ -105,9 +105,9 @@ enum class MessageKind : std::uint32_t {
   kStarted,  ///< The payload has passed exec.
   kStopped,  ///< By signal `status`.
   kContinued,
-  kEnded,    ///< With wait status `status`; `usage` of the payload's own process.
+  kEnded,  ///< With wait status `status`; `usage` of the payload's own process.
   // From the launcher:
-  kSignal,   ///< Send signal `status` to the payload's process group.
+  kSignal,  ///< Send signal `status` to the payload's process group.
 };
 
 /// More about a failure than its errno can say.
@@ -122,7 +122,7 @@ enum class Detail : std::uint32_t {
   kNotExecutable,        ///< exec: its mode has no x bit.
   kIsDirectory,          ///< exec: it is a directory.
   kNoFormat,             ///< exec: `subject` is no program of this machine and has no #! line.
-  kPlantedLink,          ///< A symbolic link of the session's own uid stood in the way of `subject`.
+  kPlantedLink,  ///< A symbolic link of the session's own uid stood in the way of `subject`.
 };
 
 struct Message {

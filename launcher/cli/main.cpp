@@ -41,7 +41,8 @@ bool guard_descriptors() {
   const int proc = sys::proc_directory();
   if (proc < 0 || proc <= 2) {
     // The number that /proc took belongs to a standard stream: it moves up, /dev/null fills in.
-    for (int fd = open("/dev/null", O_RDWR | O_NOCTTY); fd <= 2; fd = open("/dev/null", O_RDWR | O_NOCTTY))
+    for (int fd = open("/dev/null", O_RDWR | O_NOCTTY); fd <= 2;
+         fd = open("/dev/null", O_RDWR | O_NOCTTY))
       if (fd < 0) return false;
     if (proc >= 0 && dup2(open("/dev/null", O_RDWR | O_NOCTTY), proc) != proc) return false;
     sys::reopen_proc_directory();
@@ -85,7 +86,8 @@ int parse_and_run(int argc, char** argv) {
   run->add_option("--status-fd", status_fd, "Write started, stopped and record as JSON lines here")
       ->type_name("N");
   run->footer(kRunExamples);
-  CLI::App* explain = app.add_subcommand("explain", "Show what run would do, step by step, and why");
+  CLI::App* explain =
+      app.add_subcommand("explain", "Show what run would do, step by step, and why");
   explain_options.declare(*explain);
   explain->footer(kExplainExamples);
   std::vector<std::string> probes;
@@ -98,7 +100,9 @@ int parse_and_run(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);
     std::fprintf(stderr, "belljar: %s\nbelljar: see belljar %s--help\n",
                  complaint(app, error, argc, argv).c_str(),
-                 run->parsed() ? "run " : explain->parsed() ? "explain " : "");
+                 run->parsed()       ? "run "
+                 : explain->parsed() ? "explain "
+                                     : "");
     return run->parsed() || app.get_subcommands().empty() ? kBelljarFailed : 2;
   }
   if (run->parsed()) return run_command(run_options, record, status_fd);

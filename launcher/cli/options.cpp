@@ -16,8 +16,8 @@ std::string json_string(const std::string& value) {
   return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// The command line is the caller's own word, so its paths are resolved at once and with his rights;
-/// the sandbox then follows no link of the session's on the way to them.
+/// The command line is the caller's own word, so its paths are resolved at once and with his
+/// rights; the sandbox then follows no link of the session's on the way to them.
 std::string resolved(const std::string& path) {
   std::array<char, PATH_MAX> buffer{};
   return realpath(path.c_str(), buffer.data()) != nullptr ? std::string(buffer.data()) : path;
@@ -27,11 +27,16 @@ std::string resolved(const std::string& path) {
 std::size_t end_of_path(const std::string& text) {
   bool bracket = false, quote = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
-    if (quote && text[i] == '\\') ++i;
-    else if (bracket && text[i] == '"') quote = !quote;
-    else if (!quote && text[i] == '[') bracket = true;
-    else if (!quote && text[i] == ']') bracket = false;
-    else if (!bracket && text[i] == '=') return i;
+    if (quote && text[i] == '\\')
+      ++i;
+    else if (bracket && text[i] == '"')
+      quote = !quote;
+    else if (!quote && text[i] == '[')
+      bracket = true;
+    else if (!quote && text[i] == ']')
+      bracket = false;
+    else if (!bracket && text[i] == '=')
+      return i;
   }
   return std::string::npos;
 }
@@ -74,9 +79,12 @@ class Settings {
     const std::string option = "-e " + name;
     if (name.empty()) return complain("-e " + text, "expected NAME or NAME=VALUE");
     std::string value;
-    if (name.size() < text.size()) value = text.substr(name.size() + 1);
-    else if (const char* own = std::getenv(name.c_str())) value = own;
-    else return complain(option, "is not set here; write " + name + "=VALUE");
+    if (name.size() < text.size())
+      value = text.substr(name.size() + 1);
+    else if (const char* own = std::getenv(name.c_str()))
+      value = own;
+    else
+      return complain(option, "is not set here; write " + name + "=VALUE");
     add(policy::member_path("env.set", name), json_string(value), option);
   }
 
@@ -104,8 +112,9 @@ class Settings {
 }  // namespace
 
 void PolicyOptions::declare(CLI::App& app) {
-  app.add_option("-p,--policy", policy,
-                 "A policy file, or builtin:NAME (dev@1, agent@1, strict@1). Default: builtin:dev@1")
+  app.add_option(
+         "-p,--policy", policy,
+         "A policy file, or builtin:NAME (dev@1, agent@1, strict@1). Default: builtin:dev@1")
       ->type_name("FILE|builtin:NAME");
   app.add_option("-v,--volume", volumes, "Show the host's SRC at DST; writable unless :ro")
       ->type_name("SRC:DST[:ro]")
@@ -113,7 +122,8 @@ void PolicyOptions::declare(CLI::App& app) {
   app.add_option("-e,--env", environment, "Set an environment variable, or pass the caller's")
       ->type_name("NAME[=VALUE]")
       ->allow_extra_args(false);
-  app.add_option("-w,--workdir", directory, "Start in DIR (a path inside the sandbox)")->type_name("DIR");
+  app.add_option("-w,--workdir", directory, "Start in DIR (a path inside the sandbox)")
+      ->type_name("DIR");
   app.add_option("--workspace", workspace, "The writable directory. Default: the policy's")
       ->type_name("DIR");
   app.add_option("--network", network, "none, or shared: the host's network")->type_name("MODE");

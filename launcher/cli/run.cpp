@@ -43,7 +43,8 @@ class RecordSink {
       std::fprintf(stderr, "belljar: --record %s: is not an open descriptor\n", where.c_str());
       return false;
     }
-    file_ = sys::UniqueFd(::open(where.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0644));
+    file_ = sys::UniqueFd(
+        ::open(where.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0644));
     fd_ = file_.get();
     if (file_.valid()) return true;
     std::fprintf(stderr, "belljar: --record %s: cannot be made: %s (%s)\n", where.c_str(),
@@ -63,17 +64,28 @@ class RecordSink {
 Events status_events(int fd) {
   if (fd < 0) return {};
   const auto say = [fd](const nlohmann::ordered_json& json) { write_line(fd, json.dump()); };
-  return {.started = [say](int pid) { say({{"type", "started"}, {"pid", pid}}); },
+  return {.started =
+              [say](int pid) {
+                say({{"type", "started"}, {"pid", pid}});
+              },
           .stopped =
-              [say](int number) { say({{"type", "stopped"}, {"signal", signal_name(number)}}); },
-          .continued = [say] { say({{"type", "continued"}}); }};
+              [say](int number) {
+                say({{"type", "stopped"}, {"signal", signal_name(number)}});
+              },
+          .continued =
+              [say] {
+                say({{"type", "continued"}});
+              }};
 }
 
 void print_plan_texts(const Plan& plan, bool default_policy) {
   if (default_policy && isatty(STDERR_FILENO) == 1)
-    std::fputs("belljar: under builtin:dev@1: the current directory is writable, the rest of the host "
-               "read-only, no network\n", stderr);
-  for (const std::string& note : plan.notes) std::fprintf(stderr, "belljar: note: %s\n", note.c_str());
+    std::fputs(
+        "belljar: under builtin:dev@1: the current directory is writable, the rest of the host "
+        "read-only, no network\n",
+        stderr);
+  for (const std::string& note : plan.notes)
+    std::fprintf(stderr, "belljar: note: %s\n", note.c_str());
 }
 
 /// A shell loop around belljar must stop when the command died of a signal that asks for it.
@@ -86,8 +98,8 @@ void die_likewise(const Record& record) {
   raise(*record.signal);
 }
 
-Record run_planned(const policy::Policy& policy, const PolicyOptions& options, const Events& events,
-                   Clock::time_point begun) {
+Record run_planned(const policy::Policy& policy, const Result<Host>& host,
+                   const PolicyOptions& options, const Events& events, Clock::time_point begun) {
   const auto refused = [&](const Error& error) {
     Record record;
     record.cause = Cause::kSetup;
@@ -97,7 +109,6 @@ Record run_planned(const policy::Policy& policy, const PolicyOptions& options, c
     record.setup = describe_refusal(error, policy);
     return record;
   };
-  Result<Host> host = observe_host(policy);
   if (!host) return refused(host.error());
   Result<Plan> plan = build_plan(policy, *host, {options.command, options.directory});
   if (!plan) return refused(plan.error());
@@ -114,13 +125,14 @@ int run_command(const PolicyOptions& options, const std::string& record_to, int 
   const Clock::time_point begun = Clock::now();
   std::optional<policy::Policy> policy = options.resolve();
   if (!policy) return kBelljarFailed;
+  const Result<Host> host = observe_host(*policy);
   RecordSink sink;
   if (!sink.open(record_to)) return kBelljarFailed;
   if (status_fd >= 0 && fcntl(status_fd, F_GETFD) < 0) {
     std::fprintf(stderr, "belljar: --status-fd %d: is not an open descriptor\n", status_fd);
     return kBelljarFailed;
   }
-  const Record record = run_planned(*policy, options, status_events(status_fd), begun);
+  const Record record = run_planned(*policy, host, options, status_events(status_fd), begun);
   const std::string json = record_to.empty() && status_fd < 0 ? std::string() : record.json();
   sink.write(json);
   if (status_fd >= 0) write_line(status_fd, "{\"type\":\"record\",\"record\":" + json + "}");

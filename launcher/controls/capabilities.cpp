@@ -39,8 +39,13 @@ std::uint64_t capability_bits(const policy::Policy& policy) {
 }
 
 const Control kCapabilities = {
-    "capabilities", "init and payload have just those that the policy names, in all five sets (read "
-                    "back with the identity)",
-    require, plan, nullptr, kProbes, remedy};
+    "capabilities",
+    "init and payload have just those that the policy names, in all five sets (read "
+    "back with the identity)",
+    require,
+    plan,
+    nullptr,
+    kProbes,
+    remedy};
 
 }  // namespace belljar::launcher

@@ -13,8 +13,8 @@ std::string value_of(const std::vector<std::string>& environment, std::string_vi
   return {};
 }
 
-/// Where execvp would look: the name itself when it holds a slash, otherwise every absolute entry of
-/// the sandbox's own PATH. A relative or empty entry would mean the current directory, which the
+/// Where execvp would look: the name itself when it holds a slash, otherwise every absolute entry
+/// of the sandbox's own PATH. A relative or empty entry would mean the current directory, which the
 /// payload can write, so it is left out.
 std::vector<std::string> candidates(const std::string& program, const std::string& path) {
   if (program.find('/') != std::string::npos) return {program};
@@ -33,7 +33,10 @@ std::vector<std::string> candidates(const std::string& program, const std::strin
 Status plan(PlanBuilder& builder) {
   const Command& command = builder.command;
   if (command.argv.empty() || command.argv.front().empty())
-    return fail({ErrorKind::kInvalid, 0, "there is no command to run", {},
+    return fail({ErrorKind::kInvalid,
+                 0,
+                 "there is no command to run",
+                 {},
                  "write it after --: belljar run -- python3 agent.py"});
   builder.argv = command.argv;
   builder.directory = command.directory;
@@ -50,7 +53,8 @@ std::vector<Requirement> require(const policy::Policy&, const Host&) { return {}
 
 std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&) {
   if (std::holds_alternative<ChangeDirectory>(failed.step->action))
-    return "the directory must exist inside the sandbox and be open to its uid: choose another with "
+    return "the directory must exist inside the sandbox and be open to its uid: choose another "
+           "with "
            "-w DIR, or show it with -v DIR:DIR";
   return {};
 }

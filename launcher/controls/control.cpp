@@ -15,9 +15,9 @@ Side side_of(Phase phase) {
 
 std::span<const Control* const> controls() {
   static constexpr std::array<const Control*, 13> kTable = {
-      &kNamespaces,      &kIdentity, &kFilesystem, &kProcAndDev, &kNetwork, &kCapabilities,
-      &kNoNewPrivileges, &kSeccomp,  &kRlimits,    &kEnvironment, &kStdio,  &kTimeLimits,
-      &kCommand,
+      &kNamespaces,   &kIdentity,        &kFilesystem, &kProcAndDev, &kNetwork,
+      &kCapabilities, &kNoNewPrivileges, &kSeccomp,    &kRlimits,    &kEnvironment,
+      &kStdio,        &kTimeLimits,      &kCommand,
   };
   return kTable;
 }
@@ -29,8 +29,8 @@ const Control* find_control(std::string_view name) {
 }
 
 void PlanBuilder::add(Phase phase, StepAction action, std::string because) {
-  steps_.push_back({phase, Step{side_of(phase), std::move(action), std::string(control),
-                                std::move(because)}});
+  steps_.push_back(
+      {phase, Step{side_of(phase), std::move(action), std::string(control), std::move(because)}});
 }
 
 Plan PlanBuilder::finish() && {

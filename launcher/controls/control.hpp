@@ -19,25 +19,25 @@ namespace belljar::launcher {
 /// Where in a launch a step belongs. Steps are ordered by this, and within it by when they were
 /// added, so that a control states *when* without knowing the others.
 enum class Phase {
-  kBefore,           ///< In the launcher.
-  kIds,              ///< Init takes its ids.
-  kGuard,            ///< Init ties itself to the launcher.
-  kNetwork,          ///< Init still holds NET_ADMIN in its own namespace.
-  kRoot,             ///< The new root is attached.
-  kMounts,           ///< Pieces are moved into it.
-  kMasks,            ///< Pieces of them are hidden.
-  kSeal,             ///< Nothing more will be attached.
-  kPivot,            ///< The host's tree is gone.
-  kInitPrivileges,   ///< Init gives up what it has.
-  kInitReadBack,     ///< Read-back (a).
-  kForget,           ///< Init unmaps what came from the launcher.
-  kStart,            ///< The payload's process begins.
+  kBefore,          ///< In the launcher.
+  kIds,             ///< Init takes its ids.
+  kGuard,           ///< Init ties itself to the launcher.
+  kNetwork,         ///< Init still holds NET_ADMIN in its own namespace.
+  kRoot,            ///< The new root is attached.
+  kMounts,          ///< Pieces are moved into it.
+  kMasks,           ///< Pieces of them are hidden.
+  kSeal,            ///< Nothing more will be attached.
+  kPivot,           ///< The host's tree is gone.
+  kInitPrivileges,  ///< Init gives up what it has.
+  kInitReadBack,    ///< Read-back (a).
+  kForget,          ///< Init unmaps what came from the launcher.
+  kStart,           ///< The payload's process begins.
   kLimits,
   kDescriptors,
   kDirectory,
   kPrivileges,
   kFilter,
-  kReadBack,         ///< Read-back (b).
+  kReadBack,  ///< Read-back (b).
   kExec,
 };
 
@@ -82,9 +82,9 @@ struct Requirement {
 
 /// A harmless try, run inside the sandbox, of what the control must refuse.
 struct Probe {
-  std::string_view name;      ///< "unshare-user"
-  std::string_view attempt;   ///< "create a user namespace"
-  int (*attempt_it)();        ///< 0 when the door is open, otherwise the errno of the refusal.
+  std::string_view name;     ///< "unshare-user"
+  std::string_view attempt;  ///< "create a user namespace"
+  int (*attempt_it)();       ///< 0 when the door is open, otherwise the errno of the refusal.
 };
 
 /// A step that failed, as the child reported it.

@@ -50,8 +50,13 @@ std::string remedy(const FailedStep&, const policy::Policy&, const Host&) { retu
 
 }  // namespace
 
-const Control kEnvironment = {"environment", "starts empty; what passes is named (exec takes it as it "
-                                             "is, so there is nothing to read back)",
-                              require,       plan, nullptr, {}, remedy};
+const Control kEnvironment = {"environment",
+                              "starts empty; what passes is named (exec takes it as it "
+                              "is, so there is nothing to read back)",
+                              require,
+                              plan,
+                              nullptr,
+                              {},
+                              remedy};
 
 }  // namespace belljar::launcher

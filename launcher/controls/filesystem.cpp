@@ -54,7 +54,9 @@ struct Piece {
 class Tree {
  public:
   /// The first to claim a target keeps it: callers go from the explicit to the implied.
-  void put(const std::string& target, Piece piece) { pieces_.try_emplace(target, std::move(piece)); }
+  void put(const std::string& target, Piece piece) {
+    pieces_.try_emplace(target, std::move(piece));
+  }
   [[nodiscard]] bool has(const std::string& target) const { return pieces_.contains(target); }
 
   /// Whether the parent of `target` will be on a tmpfs of ours.
@@ -103,10 +105,14 @@ constexpr std::array<ProcMode, 2> kFirstProcMode = {ProcMode::kFull, ProcMode::k
 
 std::string hidepid_option(policy::HidePid hidepid) {
   switch (hidepid) {
-    case policy::HidePid::kOff: return {};
-    case policy::HidePid::kNoAccess: return "hidepid=noaccess";
-    case policy::HidePid::kInvisible: return "hidepid=invisible";
-    case policy::HidePid::kPtraceable: return "hidepid=ptraceable";
+    case policy::HidePid::kOff:
+      return {};
+    case policy::HidePid::kNoAccess:
+      return "hidepid=noaccess";
+    case policy::HidePid::kInvisible:
+      return "hidepid=invisible";
+    case policy::HidePid::kPtraceable:
+      return "hidepid=ptraceable";
   }
   return {};
 }
@@ -115,8 +121,8 @@ Piece piece_of(const std::string& target, const Mount& mount) {
   const std::string because = policy::member_path("filesystem.mounts", target);
   switch (mount.type) {
     case MountType::kBind:
-      return {BindMount{mount.source, target, flags_of(mount), mount.optional, false, false}, because,
-              false};
+      return {BindMount{mount.source, target, flags_of(mount), mount.optional, false, false},
+              because, false};
     case MountType::kTmpfs:
       return {MountTmpfs{target, mount.size.value_or(kDefaultTmpfsSize),
                          mount.inodes.value_or(kDefaultTmpfsInodes), mount.mode.value_or(0755),
@@ -148,10 +154,12 @@ Piece piece_of(const std::string& target, const Mount& mount) {
 constexpr std::string_view kStandInHome = "/home/sandbox";
 
 /// Top-level names that never come from the host: they are views of the kernel or of what runs now.
-constexpr std::array<std::string_view, 5> kNeverFromHost = {"/dev", "/proc", "/run", "/sys", "/tmp"};
+constexpr std::array<std::string_view, 5> kNeverFromHost = {"/dev", "/proc", "/run", "/sys",
+                                                            "/tmp"};
 
 /// Without these no program starts, so hiding one of them is a mistake to be told about.
-constexpr std::array<std::string_view, 5> kNeededByPrograms = {"/usr", "/bin", "/lib", "/lib64", "/etc"};
+constexpr std::array<std::string_view, 5> kNeededByPrograms = {"/usr", "/bin", "/lib", "/lib64",
+                                                               "/etc"};
 
 class FileSystemPlan {
  public:
@@ -207,9 +215,10 @@ class FileSystemPlan {
       return refuse(what + ", " + workspace_ + ", cannot be reached by uid " + uid +
                         ", which the command runs as",
                     "filesystem.workspace.path",
-                    "chown -R " + uid + " " + workspace_ + " (and let it pass the directories above), "
-                    "or choose another directory with --workspace DIR, or another uid with "
-                    "--set identity.uid=N");
+                    "chown -R " + uid + " " + workspace_ +
+                        " (and let it pass the directories above), "
+                        "or choose another directory with --workspace DIR, or another uid with "
+                        "--set identity.uid=N");
     read_only_ = !wants_to_write || builder_.host.workspace_access == Access::kRead;
     if (wants_to_write && read_only_)
       builder_.notes.push_back("uid " + uid + " can only read " + workspace_ +
@@ -244,8 +253,8 @@ class FileSystemPlan {
   void add_home() {
     if (files_.home.kind != HomeKind::kPrivate) return;
     const std::string home = home_path(builder_.policy, builder_.host);
-    tree_.put(home, {MountTmpfs{home, kDefaultTmpfsSize, kDefaultTmpfsInodes, 0700, kNoSuid | kNoDev,
-                                false},
+    tree_.put(home, {MountTmpfs{home, kDefaultTmpfsSize, kDefaultTmpfsInodes, 0700,
+                                kNoSuid | kNoDev, false},
                      "filesystem.home", true});
     if (files_.toolchains) add_toolchains(builder_.host.home);
   }
@@ -255,16 +264,16 @@ class FileSystemPlan {
   void add_toolchains(const std::string& home) {
     if (home.empty()) return;
     std::string_view rest;
-    if (auto found = builder_.host.environment.find("PATH"); found != builder_.host.environment.end())
+    if (auto found = builder_.host.environment.find("PATH");
+        found != builder_.host.environment.end())
       rest = found->second;
     while (!rest.empty()) {
       const std::size_t colon = rest.find(':');
       const std::string entry(rest.substr(0, colon));
       rest = colon == std::string_view::npos ? std::string_view() : rest.substr(colon + 1);
       if (entry.size() <= home.size() + 1 || !is_within(entry, home)) continue;
-      const std::string top = join(home, entry.substr(home.size() + 1,
-                                                      entry.find('/', home.size() + 1) -
-                                                          home.size() - 1));
+      const std::string top = join(
+          home, entry.substr(home.size() + 1, entry.find('/', home.size() + 1) - home.size() - 1));
       const bool dotted = top[home.size() + (home == "/" ? 0 : 1)] == '.';
       if (top == join(home, ".local")) {
         show_toolchain(join(top, "bin"));
@@ -317,9 +326,9 @@ class FileSystemPlan {
     if (std::find(kNeverFromHost.begin(), kNeverFromHost.end(), top.name) != kNeverFromHost.end())
       return;
     if (!top.link) {
-      tree_.put(top.name, {BindMount{top.name, top.name, kReadOnly | kNoSuid | kNoDev, false, false,
-                                     false},
-                           "filesystem.root", false});
+      tree_.put(top.name,
+                {BindMount{top.name, top.name, kReadOnly | kNoSuid | kNoDev, false, false, false},
+                 "filesystem.root", false});
       return;
     }
     const std::string target = top.link->starts_with("/") ? *top.link : "/" + *top.link;
@@ -327,8 +336,8 @@ class FileSystemPlan {
       tree_.put(top.name, {MakeSymlink{top.name, *top.link}, "filesystem.root", false});
   }
 
-  /// Files, directories and links are made in a tmpfs of ours or not at all: nothing is ever created
-  /// on the host.
+  /// Files, directories and links are made in a tmpfs of ours or not at all: nothing is ever
+  /// created on the host.
   Status check_made_pieces() {
     for (const auto& [target, mount] : files_.mounts) {
       const bool made = mount.type == MountType::kFile || mount.type == MountType::kDir ||
@@ -369,16 +378,20 @@ std::string bind_remedy(const BindMount& bind, int error, const policy::Policy& 
   const std::string uid = ids ? std::to_string(ids->uid) : "?";
   switch (error) {
     case ENOENT:
-      return "the source or the mount point does not exist; belljar creates nothing on the host: make "
+      return "the source or the mount point does not exist; belljar creates nothing on the host: "
+             "make "
              "it, correct the path, or write \"optional\": true";
     case EACCES:
-      return "uid " + uid + ", which the command runs as, cannot reach " + bind.source + ": look at the owner and mode of it and "
+      return "uid " + uid + ", which the command runs as, cannot reach " + bind.source +
+             ": look at the owner and mode of it and "
              "of each directory above it";
     case ELOOP:
-      return "a symbolic link on the way belongs to the session's own uid and is not followed; name "
+      return "a symbolic link on the way belongs to the session's own uid and is not followed; "
+             "name "
              "what it points to";
     case EROFS:
-      return "the mount point would have to be made inside a read-only bind; make it on the host, or "
+      return "the mount point would have to be made inside a read-only bind; make it on the host, "
+             "or "
              "put the mount elsewhere";
     default:
       return {};
@@ -387,12 +400,15 @@ std::string bind_remedy(const BindMount& bind, int error, const policy::Policy& 
 
 std::string remedy(const FailedStep& failed, const policy::Policy& policy, const Host& host) {
   if (const auto* bind = std::get_if<BindMount>(&failed.step->action))
-    if (std::string text = bind_remedy(*bind, failed.sys_errno, policy, host); !text.empty()) return text;
+    if (std::string text = bind_remedy(*bind, failed.sys_errno, policy, host); !text.empty())
+      return text;
   if (failed.sys_errno == ENOENT || failed.sys_errno == EROFS)
-    return "the mount point does not exist there; belljar creates nothing on the host: make it, or put "
+    return "the mount point does not exist there; belljar creates nothing on the host: make it, or "
+           "put "
            "the mount elsewhere";
   if (failed.sys_errno == EACCES && std::holds_alternative<AttachRoot>(failed.step->action))
-    return "a security module (AppArmor) denies mounts to this caller; in a container use a profile "
+    return "a security module (AppArmor) denies mounts to this caller; in a container use a "
+           "profile "
            "that allows mount, umount and pivot_root, see docs/hosts.md";
   if (failed.sys_errno == EPERM)
     return "the kernel or the container's seccomp profile refuses it: allow mount, umount2 and "
@@ -410,18 +426,26 @@ std::string workspace_path(const policy::Policy& policy, const Host& host) {
 
 std::string home_path(const policy::Policy& policy, const Host& host) {
   switch (policy.filesystem.home.kind) {
-    case HomeKind::kNone: return {};
-    case HomeKind::kWorkspace: return workspace_path(policy, host);
+    case HomeKind::kNone:
+      return {};
+    case HomeKind::kWorkspace:
+      return workspace_path(policy, host);
     case HomeKind::kPrivate:
       return host.home_exists && host.home != "/" ? host.home : std::string(kStandInHome);
-    case HomeKind::kPath: return policy.filesystem.home.path;
+    case HomeKind::kPath:
+      return policy.filesystem.home.path;
   }
   return {};
 }
 
 const Control kFilesystem = {
-    "filesystem", "an own root that holds just what the policy names (flags are read back as each "
-                  "mount is made, through its own descriptor)",
-    require, plan, nullptr, kProbes, remedy};
+    "filesystem",
+    "an own root that holds just what the policy names (flags are read back as each "
+    "mount is made, through its own descriptor)",
+    require,
+    plan,
+    nullptr,
+    kProbes,
+    remedy};
 
 }  // namespace belljar::launcher

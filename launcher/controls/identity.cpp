@@ -1,11 +1,11 @@
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 
 #include "launcher/controls/control.hpp"
+#include "launcher/sys/session_credentials.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -15,7 +15,7 @@ constexpr Probe kProbes[] = {
     {"setgroups", "take supplementary groups",
      [] {
        const gid_t root_group = 0;
-       return syscall(SYS_setgroups, 1, &root_group) == 0 ? 0 : errno;
+       return sys::set_groups(&root_group, 1) ? 0 : EPERM;
      }},
 };
 
@@ -41,8 +41,8 @@ Status plan_groups(PlanBuilder& builder) {
   if (wanted == held) return {};
   std::string list;
   for (gid_t group : held) list += (list.empty() ? "" : ", ") + std::to_string(group);
-  const std::string what =
-      "the caller's supplementary groups (" + list + ") stay: only a privileged caller can drop them";
+  const std::string what = "the caller's supplementary groups (" + list +
+                           ") stay: only a privileged caller can drop them";
   if (identity.enforce == policy::Enforce::kPrefer) {
     builder.degrade(what);
     return {};
@@ -70,8 +70,8 @@ Status plan(PlanBuilder& builder) {
 /// no_new_privs and the filter for the controls that follow.
 Status read_back(PlanBuilder& builder) {
   const policy::Identity& identity = builder.policy.identity;
-  builder.add(Phase::kInitReadBack, CheckInit{inside_uid(builder), inside_gid(builder),
-                                              capability_bits(builder.policy)});
+  builder.add(Phase::kInitReadBack,
+              CheckInit{inside_uid(builder), inside_gid(builder), capability_bits(builder.policy)});
   CheckPayload check;
   check.uid = inside_uid(builder);
   check.gid = inside_gid(builder);
@@ -87,7 +87,8 @@ Status read_back(PlanBuilder& builder) {
 
 std::vector<Requirement> require(const policy::Policy& policy, const Host& host) {
   std::vector<Requirement> needs;
-  if (policy.identity.uid.from == policy::Id::From::kNumber && policy.identity.uid.number != host.uid)
+  if (policy.identity.uid.from == policy::Id::From::kNumber &&
+      policy.identity.uid.number != host.uid)
     needs.push_back({"CAP_SETUID and CAP_SETGID, to run as another uid", "identity.uid"});
   return needs;
 }
@@ -96,6 +97,10 @@ std::string remedy(const FailedStep& failed, const policy::Policy&, const Host& 
   if (std::holds_alternative<MapIds>(failed.step->action)) {
     if (failed.sys_errno == EPERM && host.uid == 0)
       return "mapping uid 0 takes CAP_SETFCAP; choose another uid: --set identity.uid=N";
+    if (failed.sys_errno == EROFS)
+      return "id maps are written to /proc, which is read-only here: mount a writable one, as "
+             "every "
+             "container has it by default";
     if (failed.sys_errno == EPERM || failed.sys_errno == EACCES)
       return "the kernel refuses the id map: on Ubuntu 24.04 and later AppArmor restricts user "
              "namespaces, see docs/hosts.md";
@@ -116,14 +121,16 @@ Result<std::uint32_t> outside_id(const policy::Id& id, std::uint32_t callers, bo
                                  bool privileged, const char* where) {
   using From = policy::Id::From;
   if (id.from == From::kPool)
-    return fail({ErrorKind::kRefused, 0, "\"pool\" ids come from the launch service, which `run` is not",
-                 where, "give a number, or \"caller\""});
+    return fail({ErrorKind::kRefused, 0,
+                 "\"pool\" ids come from the launch service, which `run` is not", where,
+                 "give a number, or \"caller\""});
   if (id.from == From::kCaller) return caller_is_root ? kNobody : callers;
   if (id.number != callers && !privileged)
     return fail({ErrorKind::kRefused, EPERM,
                  "id " + std::to_string(id.number) + " is not the caller's own, which is " +
                      std::to_string(callers),
-                 where, "run belljar as root (or with CAP_SETUID and CAP_SETGID), or use \"caller\""});
+                 where,
+                 "run belljar as root (or with CAP_SETUID and CAP_SETGID), or use \"caller\""});
   return id.number;
 }
 
@@ -132,7 +139,8 @@ Result<std::uint32_t> outside_id(const policy::Id& id, std::uint32_t callers, bo
 Result<SessionIds> session_ids(const policy::Identity& identity, const Host& host) {
   const bool root = host.uid == 0;
   SessionIds ids;
-  ids.uid = BELLJAR_TRY(outside_id(identity.uid, host.uid, root, host.privileged(), "identity.uid"));
+  ids.uid =
+      BELLJAR_TRY(outside_id(identity.uid, host.uid, root, host.privileged(), "identity.uid"));
   // A numbered uid brings its own group unless the policy says otherwise: never the caller's.
   policy::Id gid = identity.gid;
   if (gid.from == policy::Id::From::kCaller && ids.uid != host.uid)
@@ -141,12 +149,15 @@ Result<SessionIds> session_ids(const policy::Identity& identity, const Host& hos
   if (root && ids.uid == kNobody && !host.privileged())
     return fail({ErrorKind::kRefused, EPERM,
                  "uid 0 without CAP_SETUID and CAP_SETGID can run a sandbox only as uid 0",
-                 "identity.uid", "give belljar the two capabilities, or write out "
-                                 "--set identity.uid=0 --set identity.gid=0"});
+                 "identity.uid",
+                 "give belljar the two capabilities, or write out "
+                 "--set identity.uid=0 --set identity.gid=0"});
   return ids;
 }
 
 const Control kIdentity = {"identity", "the payload is its own user, in no group of the caller's",
-                           require,    plan, read_back, kProbes, remedy};
+                           require,    plan,
+                           read_back,  kProbes,
+                           remedy};
 
 }  // namespace belljar::launcher

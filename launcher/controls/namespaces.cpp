@@ -1,6 +1,5 @@
 #include <fcntl.h>
 #include <sched.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,10 +30,12 @@ constexpr Probe kProbes[] = {
     {"unshare-net", "create a network namespace",
      [] { return in_child([] { return unshare(CLONE_NEWNET); }); }},
     {"join-init-mount", "join the mount namespace of the sandbox's init",
-     [] { return in_child([] {
-         const int fd = static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/proc/1/ns/mnt", 0, 0));
+     [] {
+       return in_child([] {
+         const int fd = open("/proc/1/ns/mnt", O_RDONLY | O_CLOEXEC);
          return fd < 0 ? -1 : setns(fd, CLONE_NEWNS);
-       }); }},
+       });
+     }},
 };
 
 Status refuse_shared(std::string_view member, NamespaceMode mode) {
@@ -65,9 +66,11 @@ Status plan(PlanBuilder& builder) {
   builder.add(Phase::kGuard, GuardInit{});
   builder.add(Phase::kGuard, JoinKeyring{});
   if (spaces.nested_user && filter_forbids_them(builder.policy.syscalls))
-    return fail({ErrorKind::kRefused, 0, "the system call filter refuses the user namespaces that this allows",
+    return fail({ErrorKind::kRefused, 0,
+                 "the system call filter refuses the user namespaces that this allows",
                  "namespaces.nested_user",
-                 "add \"clone\", \"clone3\" and \"unshare\" to syscalls.rules with \"allow\", or remove it"});
+                 "add \"clone\", \"clone3\" and \"unshare\" to syscalls.rules with \"allow\", or "
+                 "remove it"});
   if (!spaces.nested_user)
     builder.add(Phase::kMasks, ForbidUserNamespaces{filter_forbids_them(builder.policy.syscalls)},
                 "namespaces.nested_user");
@@ -92,7 +95,8 @@ std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&)
       return "this host allows no (more) user namespaces: as root, "
              "sysctl -w user.max_user_namespaces=15000";
     case EPERM:
-      return "user namespaces are switched off for this caller. In a container: allow unshare, mount, "
+      return "user namespaces are switched off for this caller. In a container: allow unshare, "
+             "mount, "
              "umount2 and pivot_root in its seccomp profile. On Debian: as root, "
              "sysctl -w kernel.unprivileged_userns_clone=1";
     case ENOSYS:
@@ -116,7 +120,8 @@ std::uint64_t namespace_flags(const policy::Policy& policy) {
   return flags;
 }
 
-const Control kNamespaces = {"namespaces", "the sandbox has its own of each kind", require, plan,
-                             read_back,    kProbes,                                remedy};
+const Control kNamespaces = {
+    "namespaces", "the sandbox has its own of each kind", require, plan, read_back, kProbes,
+    remedy};
 
 }  // namespace belljar::launcher

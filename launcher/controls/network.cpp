@@ -30,7 +30,8 @@ constexpr Probe kProbes[] = {
        address.sin_port = htons(9);
        address.sin_addr.s_addr = htonl(0xC0000201);
        const int result =
-           connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
+           connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? 0
+                                                                                         : errno;
        close(fd);
        return result;
      }},
@@ -65,8 +66,13 @@ std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&)
 }  // namespace
 
 const Control kNetwork = {
-    "network", "no way out but the one that the policy names (its namespace is read back with the "
-               "other namespaces)",
-    require, plan, nullptr, kProbes, remedy};
+    "network",
+    "no way out but the one that the policy names (its namespace is read back with the "
+    "other namespaces)",
+    require,
+    plan,
+    nullptr,
+    kProbes,
+    remedy};
 
 }  // namespace belljar::launcher

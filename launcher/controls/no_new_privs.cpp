@@ -24,8 +24,13 @@ std::string remedy(const FailedStep&, const policy::Policy&, const Host&) { retu
 }  // namespace
 
 const Control kNoNewPrivileges = {
-    "no_new_privs", "no exec gives more than the payload has: no setuid program, no file capability "
-                    "(read back with the identity)",
-    require, plan, nullptr, kProbes, remedy};
+    "no_new_privs",
+    "no exec gives more than the payload has: no setuid program, no file capability "
+    "(read back with the identity)",
+    require,
+    plan,
+    nullptr,
+    kProbes,
+    remedy};
 
 }  // namespace belljar::launcher

@@ -57,7 +57,8 @@ std::vector<Requirement> require(const policy::Policy& policy, const Host&) {
 
 std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&) {
   if (std::holds_alternative<MountProc>(failed.step->action) && failed.sys_errno == EPERM)
-    return "the kernel allows a fresh /proc only where one without masks is visible; in a container "
+    return "the kernel allows a fresh /proc only where one without masks is visible; in a "
+           "container "
            "mount the hidden helper of docs/hosts.md, or accept a weaker /proc with "
            "\"enforce\": \"prefer\" on this mount";
   if (std::holds_alternative<MountDev>(failed.step->action) && failed.sys_errno == ENOENT)
@@ -67,7 +68,8 @@ std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&)
 
 }  // namespace
 
-const Control kProcAndDev = {"proc_and_dev", "processes and devices of the sandbox alone", require, plan,
-                             nullptr,        kProbes,                                      remedy};
+const Control kProcAndDev = {
+    "proc_and_dev", "processes and devices of the sandbox alone", require, plan, nullptr, kProbes,
+    remedy};
 
 }  // namespace belljar::launcher

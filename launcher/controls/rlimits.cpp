@@ -64,8 +64,13 @@ std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&)
 
 }  // namespace
 
-const Control kRlimits = {"rlimits", "per-process limits, soft and hard alike, each read back as it "
-                                     "is set",
-                          require,   plan, nullptr, kProbes, remedy};
+const Control kRlimits = {"rlimits",
+                          "per-process limits, soft and hard alike, each read back as it "
+                          "is set",
+                          require,
+                          plan,
+                          nullptr,
+                          kProbes,
+                          remedy};
 
 }  // namespace belljar::launcher

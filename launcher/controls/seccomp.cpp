@@ -10,12 +10,14 @@
 #include <cerrno>
 
 #include "launcher/controls/control.hpp"
+#include "launcher/sys/raw.hpp"
 
 namespace belljar::launcher {
 namespace {
 
-int call(long number, long a = 0, long b = 0, long c = 0, long d = 0) {
-  return syscall(number, a, b, c, d) >= 0 ? 0 : errno;
+int call(long number, long a = 0, long b = 0, long c = 0) {
+  const long rc = sys::raw(number, a, b, c);
+  return rc >= 0 ? 0 : static_cast<int>(-rc);
 }
 
 constexpr Probe kProbes[] = {
@@ -50,14 +52,16 @@ std::string describe_set(const policy::Syscalls& syscalls) {
   if (syscalls.base == SyscallBase::kAgent1) text = "agent@1";
   if (syscalls.base == SyscallBase::kStrict1) text = "strict@1";
   const std::size_t own = syscalls.rules.size() + (syscalls.default_action ? 1 : 0);
-  if (own != 0) text += " and " + std::to_string(own) + " rule" + (own == 1 ? "" : "s") + " of the policy";
+  if (own != 0)
+    text += " and " + std::to_string(own) + " rule" + (own == 1 ? "" : "s") + " of the policy";
   return text;
 }
 
 Status plan(PlanBuilder& builder) {
   std::optional<SeccompFilter> filter = BELLJAR_TRY(seccomp_program(builder.policy.syscalls));
   if (filter)
-    builder.add(Phase::kFilter, InstallFilter{describe_set(builder.policy.syscalls), std::move(*filter)},
+    builder.add(Phase::kFilter,
+                InstallFilter{describe_set(builder.policy.syscalls), std::move(*filter)},
                 "syscalls");
   return {};
 }
@@ -78,8 +82,13 @@ std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&)
 
 }  // namespace
 
-const Control kSeccomp = {"seccomp", "the payload makes only the system calls of its set (read back "
-                                     "with the identity)",
-                          require,   plan, nullptr, kProbes, remedy};
+const Control kSeccomp = {"seccomp",
+                          "the payload makes only the system calls of its set (read back "
+                          "with the identity)",
+                          require,
+                          plan,
+                          nullptr,
+                          kProbes,
+                          remedy};
 
 }  // namespace belljar::launcher

@@ -26,6 +26,11 @@ constexpr Probe kProbes[] = {
 
 Status plan(PlanBuilder& builder) {
   const policy::Io& io = builder.policy.io;
+  for (int fd : builder.host.absent_descriptors)
+    return fail(
+        {ErrorKind::kRefused, EBADF,
+         "descriptor " + std::to_string(fd) + " is to be kept, and is not open", "io.keep",
+         "open it for belljar (in a shell: " + std::to_string(fd) + "< FILE), or remove it"});
   builder.add(Phase::kStart, NewProcessGroup{});
   const std::pair<policy::Stdio, const char*> streams[] = {
       {io.standard_input, "io.stdin"},
@@ -41,16 +46,17 @@ Status plan(PlanBuilder& builder) {
 
 std::vector<Requirement> require(const policy::Policy&, const Host&) { return {}; }
 
-std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&) {
-  if (std::holds_alternative<CloseDescriptors>(failed.step->action) && failed.sys_errno == EBADF)
-    return "io.keep names a descriptor that the caller did not leave open";
-  return {};
-}
+std::string remedy(const FailedStep&, const policy::Policy&, const Host&) { return {}; }
 
 }  // namespace
 
-const Control kStdio = {"stdio", "0, 1, 2 and the descriptors that the policy names, nothing else (the "
-                                 "closing call itself is the last before exec)",
-                        require, plan, nullptr, kProbes, remedy};
+const Control kStdio = {"stdio",
+                        "0, 1, 2 and the descriptors that the policy names, nothing else (the "
+                        "closing call itself is the last before exec)",
+                        require,
+                        plan,
+                        nullptr,
+                        kProbes,
+                        remedy};
 
 }  // namespace belljar::launcher

@@ -13,7 +13,10 @@ std::string remedy(const FailedStep&, const policy::Policy&, const Host&) { retu
 
 }  // namespace
 
-const Control kTimeLimits = {"time_limits", "the launcher kills the whole sandbox at limits.wall_time",
-                             require,       plan, nullptr, {}, remedy};
+const Control kTimeLimits = {
+    "time_limits", "the launcher kills the whole sandbox at limits.wall_time",
+    require,       plan,
+    nullptr,       {},
+    remedy};
 
 }  // namespace belljar::launcher

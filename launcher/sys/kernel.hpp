@@ -42,14 +42,14 @@ inline constexpr std::uint64_t kMountAttrNoSuid = 0x2;
 inline constexpr std::uint64_t kMountAttrNoDev = 0x4;
 inline constexpr std::uint64_t kMountAttrNoExec = 0x8;
 
-inline constexpr unsigned kOpenTreeClone = 1;             // OPEN_TREE_CLONE
-inline constexpr unsigned kAtRecursive = 0x8000;          // AT_RECURSIVE
-inline constexpr unsigned kMoveMountFromEmpty = 0x4;      // MOVE_MOUNT_F_EMPTY_PATH
-inline constexpr unsigned kMoveMountToEmpty = 0x40;       // MOVE_MOUNT_T_EMPTY_PATH
-inline constexpr unsigned kFsopenCloexec = 1;             // FSOPEN_CLOEXEC
-inline constexpr unsigned kFsmountCloexec = 1;            // FSMOUNT_CLOEXEC
-inline constexpr unsigned kFsconfigSetString = 1;         // FSCONFIG_SET_STRING
-inline constexpr unsigned kFsconfigCreate = 6;            // FSCONFIG_CMD_CREATE
+inline constexpr unsigned kOpenTreeClone = 1;         // OPEN_TREE_CLONE
+inline constexpr unsigned kAtRecursive = 0x8000;      // AT_RECURSIVE
+inline constexpr unsigned kMoveMountFromEmpty = 0x4;  // MOVE_MOUNT_F_EMPTY_PATH
+inline constexpr unsigned kMoveMountToEmpty = 0x40;   // MOVE_MOUNT_T_EMPTY_PATH
+inline constexpr unsigned kFsopenCloexec = 1;         // FSOPEN_CLOEXEC
+inline constexpr unsigned kFsmountCloexec = 1;        // FSMOUNT_CLOEXEC
+inline constexpr unsigned kFsconfigSetString = 1;     // FSCONFIG_SET_STRING
+inline constexpr unsigned kFsconfigCreate = 6;        // FSCONFIG_CMD_CREATE
 
 /// The signature that glibc registers its restartable-sequence area with (RSEQ_SIG, x86-64 and
 /// arm64 values of sysdeps/unix/sysv/linux/*/bits/rseq.h).

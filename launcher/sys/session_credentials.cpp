@@ -22,8 +22,8 @@ Status set_effective(uid_t uid, gid_t gid, bool uid_first) {
   long rc = uid_first ? set_uid() : set_gid();
   if (rc >= 0) rc = uid_first ? set_gid() : set_uid();
   if (rc < 0)
-    return sys_failure(static_cast<int>(-rc), "take the effective ids " + std::to_string(uid) + ":" +
-                                                  std::to_string(gid));
+    return sys_failure(static_cast<int>(-rc),
+                       "take the effective ids " + std::to_string(uid) + ":" + std::to_string(gid));
   return {};
 }
 

@@ -16,8 +16,8 @@ enum class ErrorKind {
   kSystem,       ///< A system call failed; `sys_errno` says how.
 };
 
-/// One failure as data. `what` names the operation and its operands, `where` is the policy path that
-/// asked for it (empty when none did), `remedy` is what a person should change.
+/// One failure as data. `what` names the operation and its operands, `where` is the policy path
+/// that asked for it (empty when none did), `remedy` is what a person should change.
 struct Error {
   ErrorKind kind = ErrorKind::kSystem;
   int sys_errno = 0;
@@ -43,18 +43,16 @@ using Status = Result<void>;
 
 /// Evaluates `expr`; on failure returns its error from the enclosing function, otherwise yields the
 /// value. Never around `co_await`: g++ 12 crashes on statement expressions in coroutines.
-#define BELLJAR_TRY(expr)                                                   \
-  (__extension__({                                                          \
-    auto belljar_try_result = (expr);                                       \
-    if (!belljar_try_result)                                                \
-      return ::tl::unexpected(std::move(belljar_try_result).error());       \
-    std::move(belljar_try_result).value();                                  \
+#define BELLJAR_TRY(expr)                                                                    \
+  (__extension__({                                                                           \
+    auto belljar_try_result = (expr);                                                        \
+    if (!belljar_try_result) return ::tl::unexpected(std::move(belljar_try_result).error()); \
+    std::move(belljar_try_result).value();                                                   \
   }))
 
 /// BELLJAR_TRY for a Status, which has no value.
-#define BELLJAR_CHECK(expr)                                                 \
-  do {                                                                      \
-    auto belljar_check_result = (expr);                                     \
-    if (!belljar_check_result)                                              \
-      return ::tl::unexpected(std::move(belljar_check_result).error());     \
+#define BELLJAR_CHECK(expr)                                                                      \
+  do {                                                                                           \
+    auto belljar_check_result = (expr);                                                          \
+    if (!belljar_check_result) return ::tl::unexpected(std::move(belljar_check_result).error()); \
   } while (false)

@@ -355,3 +355,28 @@ TEST_CASE("the canonical text is the merged policy, and the digest is its SHA-25
 
 }  // namespace
 }  // namespace belljar::policy
+
+TEST_CASE("a short name that is nothing like a known one gets the list, not a far guess") {
+  belljar::policy::Layers layers;
+  layers.add("builtin:agent@1");
+  layers.add_setting("foo", "1", "--set foo=1");
+  const auto policy = layers.resolve();
+  REQUIRE_FALSE(policy.has_value());
+  CHECK(policy.error().front().message.find("one of:") != std::string::npos);
+}
+
+TEST_CASE("what is built upon a preset does not keep its name") {
+  belljar::policy::Layers layers;
+  layers.add_text(R"({"version":1,"extends":["builtin:agent@1"]})", "mine.json");
+  const auto policy = layers.resolve();
+  REQUIRE(policy.has_value());
+  CHECK(policy->name == "mine.json");
+}
+
+TEST_CASE("a preset without its prefix is found by its name") {
+  belljar::policy::Layers layers;
+  layers.add("dev@1");
+  const auto policy = layers.resolve();
+  REQUIRE_FALSE(policy.has_value());
+  CHECK(policy.error().front().message.find("builtin:dev@1") != std::string::npos);
+}

@@ -1,0 +1,67 @@
+#include "launcher/compile.hpp"
+
+#include <cstring>
+
+#include "planning.hpp"
+
+using namespace belljar::launcher;
+
+namespace {
+
+const Image& image_of(const std::vector<std::byte>& bytes) {
+  return *reinterpret_cast<const Image*>(bytes.data());
+}
+
+const Op* ops_of(const std::vector<std::byte>& bytes) {
+  return reinterpret_cast<const Op*>(bytes.data() + image_of(bytes).ops);
+}
+
+std::string text_at(const std::vector<std::byte>& bytes, std::uint32_t offset) {
+  return reinterpret_cast<const char*>(bytes.data()) + offset;
+}
+
+}  // namespace
+
+TEST_CASE("the same plan compiles to the same bytes") {
+  const Plan plan = test::plan_of(test::preset("dev@1"), test::plain_host());
+  CHECK(compile(plan, {}) == compile(plan, {}));
+}
+
+TEST_CASE("an image holds no pointer: it works from wherever it lies") {
+  const Plan plan = test::plan_of(test::preset("dev@1"), test::plain_host());
+  const std::vector<std::byte> bytes = compile(plan, {});
+  const Image& image = image_of(bytes);
+  CHECK(image.size == bytes.size());
+  for (std::uint32_t i = 0; i < image.op_count; ++i) {
+    CHECK(ops_of(bytes)[i].s0 < image.size);
+    CHECK(ops_of(bytes)[i].s1 < image.size);
+  }
+  CHECK(image.pointers + (image.argc + image.envc + 2) * sizeof(char*) <= image.size);
+}
+
+TEST_CASE("operations name the steps that they come from, init's before the payload's") {
+  const Plan plan = test::plan_of(test::preset("agent@1"), test::plain_host());
+  const std::vector<std::byte> bytes = compile(plan, {});
+  const Image& image = image_of(bytes);
+  for (std::uint32_t i = 0; i < image.op_count; ++i) {
+    const auto step = static_cast<std::size_t>(ops_of(bytes)[i].step);
+    REQUIRE(step < plan.steps.size());
+    CHECK(plan.steps[step].side == (i < image.payload_op ? Side::kInit : Side::kPayload));
+  }
+}
+
+TEST_CASE("an id map is one line for one id") {
+  const Plan plan = test::plan_of(
+      test::policy_of(R"({"version":1,"identity":{"uid":20001,"inside_uid":0,"inside_gid":7}})"),
+      test::root_host());
+  const std::vector<std::byte> bytes = compile(plan, {});
+  bool seen = false;
+  for (std::uint32_t i = 0; i < image_of(bytes).op_count; ++i) {
+    const Op& op = ops_of(bytes)[i];
+    if (op.code != OpCode::kMapIds) continue;
+    seen = true;
+    CHECK(text_at(bytes, op.s0) == "0 20001 1");
+    CHECK(text_at(bytes, op.s1) == "7 20001 1");
+  }
+  CHECK(seen);
+}
