@@ -89,7 +89,7 @@ int fail_read_back(Child& child, const char* what) noexcept {
 /// Low numbers are left to the one close_range that payload and init make when all is set up (all
 /// are close-on-exec besides); only a launch with very many mounts needs them back earlier.
 void close_fd(int fd) noexcept {
-  constexpr int kLeftOpen = 128;
+  constexpr int kLeftOpen = 26;
   if (fd >= kLeftOpen) raw(SYS_close, fd);
 }
 
@@ -1282,28 +1282,62 @@ int do_install_filter(Child& child, const Op& op) noexcept {
   return static_cast<int>(raw(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program));
 }
 
-int close_between(unsigned first, unsigned last) noexcept {
-  if (first > last) return 0;
-  long rc = raw(SYS_close_range, first, last, 0);
-  if (rc != -ENOSYS && rc != -EPERM) return static_cast<int>(rc);
-  // Linux 5.8 and older, or a filter: every number that could be open, one by one.
-  rlimit64 limit = {};
-  rc = raw(SYS_prlimit64, 0, RLIMIT_NOFILE, nullptr, &limit);
-  if (rc < 0) return static_cast<int>(rc);
-  const unsigned end = last < limit.rlim_max ? last : static_cast<unsigned>(limit.rlim_max);
-  for (unsigned fd = first; fd <= end; ++fd) raw(SYS_close, fd);
+struct DirectoryEntry {  // linux_dirent64 (man 2 getdents)
+  std::uint64_t inode;
+  std::int64_t offset;
+  std::uint16_t length;
+  std::uint8_t type;
+  char name[1];
+};
+
+/// The number that a name of /proc/self/fd is; -1 for "." and "..".
+int number_of(const char* name) noexcept {
+  int number = *name >= '0' && *name <= '9' ? 0 : -1;
+  for (; *name >= '0' && *name <= '9'; ++name) number = number * 10 + (*name - '0');
+  return number;
+}
+
+/// Without close_range (Linux 5.8, or a filter): what /proc lists, until a look finds nothing more.
+int close_listed(Child& child, unsigned first, unsigned last) noexcept {
+  for (bool again = true; again;) {
+    again = false;
+    const long list =
+        raw(SYS_openat, child.arena.proc, "self/fd", O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+    if (list < 0) return static_cast<int>(list);
+    alignas(8) char buffer[4096];
+    long got = 0;
+    while ((got = raw(SYS_getdents64, list, buffer, sizeof buffer)) > 0) {
+      for (long at = 0; at < got;) {
+        const auto* entry = reinterpret_cast<const DirectoryEntry*>(buffer + at);
+        at += entry->length;
+        const int fd = number_of(entry->name);
+        if (fd < 0 || fd == list || fd == child.arena.proc) continue;
+        if (static_cast<unsigned>(fd) < first || static_cast<unsigned>(fd) > last) continue;
+        raw(SYS_close, fd);
+        again = true;
+      }
+    }
+    raw(SYS_close, list);
+    if (got < 0) return static_cast<int>(got);
+  }
   return 0;
 }
 
+int close_between(Child& child, unsigned first, unsigned last) noexcept {
+  if (first > last) return 0;
+  const long rc = raw(SYS_close_range, first, last, 0);
+  return rc == -ENOSYS || rc == -EPERM ? close_listed(child, first, last) : static_cast<int>(rc);
+}
+
 /// Everything from 3 on but `keep` (ascending).
-int close_all_but(const std::int32_t* keep, std::uint64_t count) noexcept {
+int close_all_but(Child& child, const std::int32_t* keep, std::uint64_t count) noexcept {
   unsigned first = 3;
   for (std::uint64_t i = 0; i < count; ++i) {
-    const int rc = close_between(first, static_cast<unsigned>(keep[i]) - 1);
+    const int rc = close_between(child, first, static_cast<unsigned>(keep[i]) - 1);
     if (rc < 0) return rc;
     first = static_cast<unsigned>(keep[i]) + 1;
   }
-  return close_between(first, ~0U);
+  return close_between(child, first, ~0U);
 }
 
 int do_close_descriptors(Child& child, const Op& op) noexcept {
@@ -1312,7 +1346,7 @@ int do_close_descriptors(Child& child, const Op& op) noexcept {
     const long rc = raw(SYS_fcntl, keep[i], F_SETFD, 0);
     if (rc < 0) return static_cast<int>(rc);
   }
-  return close_all_but(keep, op.a);
+  return close_all_but(child, keep, op.a);
 }
 
 // What stands behind a failed exec, looked up in the sandbox itself.
@@ -1566,7 +1600,7 @@ class Init {
       keep[0] = keep[1];
       keep[1] = swap;
     }
-    if (close_all_but(keep, 2) < 0) leave(125);
+    if (close_all_but(child_, keep, 2) < 0) leave(125);
   }
 
   /// The image holds the payload's environment and arguments.

@@ -1,3 +1,4 @@
+#include <dirent.h>
 #include <fcntl.h>
 #include <malloc.h>
 #include <sys/syscall.h>
@@ -49,8 +50,11 @@ bool guard_descriptors() {
   }
   constexpr unsigned kCloseOnExec = 4;  // CLOSE_RANGE_CLOEXEC, Linux 5.11
   if (sys::raw(SYS_close_range, 3U, ~0U, kCloseOnExec) >= 0) return true;
-  for (int other = 3; other < static_cast<int>(sysconf(_SC_OPEN_MAX)); ++other)
-    fcntl(other, F_SETFD, FD_CLOEXEC);
+  DIR* list = opendir("/proc/self/fd");
+  if (list == nullptr) return false;
+  while (const dirent* entry = readdir(list))
+    if (const int fd = std::atoi(entry->d_name); fd > 2) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  closedir(list);
   return true;
 }
 

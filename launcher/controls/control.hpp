@@ -32,9 +32,9 @@ enum class Phase {
   kInitReadBack,    ///< Read-back (a).
   kForget,          ///< Init unmaps what came from the launcher.
   kStart,           ///< The payload's process begins.
-  kLimits,
   kDescriptors,
   kDirectory,
+  kLimits,  ///< After the last descriptor is opened: nofile may be low.
   kPrivileges,
   kFilter,
   kReadBack,  ///< Read-back (b).
