@@ -35,16 +35,21 @@ const std::string& target_of(const Step& step) {
   return kNone;
 }
 
-/// Which policy path keeps `path` of the host out of the sandbox.
-std::string hidden_by(const Plan& plan, const policy::Policy& policy, const Host& host,
-                      const std::string& path) {
+/// The policy path of the mount that `path` lies on inside; empty for the root itself.
+std::string covered_by(const Plan& plan, const std::string& path) {
   const Step* nearest = nullptr;
   for (const Step& step : plan.steps) {
     const std::string& target = target_of(step);
     if (target.empty() || !is_within(path, target)) continue;
     if (nearest == nullptr || target.size() >= target_of(*nearest).size()) nearest = &step;
   }
-  if (nearest != nullptr) return nearest->because;
+  return nearest == nullptr ? std::string() : nearest->because;
+}
+
+/// Which policy path keeps `path` of the host out of the sandbox.
+std::string hidden_by(const Plan& plan, const policy::Policy& policy, const Host& host,
+                      const std::string& path) {
+  if (std::string because = covered_by(plan, path); !because.empty()) return because;
   const std::string top(top_level_of(path));
   for (const auto& [name, why] : policy.filesystem.hide) {
     const bool computed =
@@ -80,6 +85,7 @@ struct Explanation {
   std::string reason;
   std::string because;  ///< Empty: the step's own.
   std::string remedy;
+  bool hidden = false;  ///< `because` keeps it out of the sandbox.
 };
 
 Explanation explain_not_found(const Plan& plan, const policy::Policy& policy, const Host& host) {
@@ -92,15 +98,27 @@ Explanation explain_not_found(const Plan& plan, const policy::Policy& policy, co
   const SessionIds ids{plan.uid, plan.gid};
   const Result<Access> access = access_as(ids, host, path);
   if (access && *access == Access::kNone)
-    return {program + " exists on the host as " + path + ", but uid " + std::to_string(plan.uid) +
+    return {program + " exists on the host" + (path == program ? "" : " as " + path) +
+                ", but uid " + std::to_string(plan.uid) +
                 ", which the command runs as, cannot reach it",
             "identity.uid",
             "run it as a uid that can (--set identity.uid=N), or install it where everybody can "
             "read it"};
   const std::string directory = parent_of(path);
-  return {program + " exists on the host as " + path + ", but not in the sandbox",
+  const std::string as = path == program ? "" : " as " + path;
+  return {program + " exists on the host" + as + ", but not in the sandbox",
           hidden_by(plan, policy, host, path),
-          "show it with -v " + directory + ":" + directory + ":ro"};
+          "show it with -v " + directory + ":" + directory + ":ro", true};
+}
+
+/// Something that a program needs is not in the sandbox: `what` says so, `path` is it.
+Explanation explain_missing(std::string what, const std::string& path, const char* otherwise,
+                            const Plan& plan, const policy::Policy& policy, const Host& host) {
+  what += ", which is not in the sandbox";
+  if (access(path.c_str(), F_OK) != 0) return {std::move(what), {}, otherwise};
+  const std::string directory = parent_of(path);
+  return {std::move(what), hidden_by(plan, policy, host, path),
+          "show it with -v " + directory + ":" + directory + ":ro", true};
 }
 
 Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const Host& host,
@@ -110,19 +128,14 @@ Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const
     case Detail::kNotFound:
       return explain_not_found(plan, policy, host);
     case Detail::kInterpreterMissing:
-      return {"the script asks for the interpreter " + subject + ", which is not in the sandbox",
-              access(subject.c_str(), F_OK) == 0 ? hidden_by(plan, policy, host, subject) : "",
-              access(subject.c_str(), F_OK) == 0
-                  ? "show it with -v " + parent_of(subject) + ":" + parent_of(subject) + ":ro"
-                  : "install it, or correct the script's first line"};
+      return explain_missing("the script asks for the interpreter " + subject, subject,
+                             "install it, or correct the script's first line", plan, policy, host);
     case Detail::kLoaderMissing:
-      return {
-          "the program asks for the dynamic loader " + subject + ", which is not in the sandbox",
-          {},
-          "show the host's libraries (filesystem.root \"host\"), or link it statically"};
+      return explain_missing("the program asks for the dynamic loader " + subject, subject,
+                             "install it, or link the program statically", plan, policy, host);
     case Detail::kNoexecMount:
       return {subject + " lies on a mount where nothing may be executed (noexec)",
-              {},
+              covered_by(plan, subject),
               "set \"noexec\": false on that mount, or put the program elsewhere"};
     case Detail::kNotExecutable:
       return {subject + " has no execute permission",
@@ -181,6 +194,7 @@ SetupFailure describe_failure(const Plan& plan, const policy::Policy& policy, co
   failure.reason = std::move(explanation.reason);
   failure.policy =
       origin_text(policy, explanation.because.empty() ? step.because : explanation.because);
+  failure.hidden = explanation.hidden;
   failure.remedy = std::move(explanation.remedy);
   const Control* control = find_control(step.control);
   if (failure.remedy.empty() && control != nullptr)
@@ -207,7 +221,9 @@ std::string failure_text(const SetupFailure& failure) {
   if (!failure.error.empty()) text += " (" + failure.error + ")";
   text += "\n";
   if (!failure.step.empty()) text += "belljar:   at " + failure.step + "\n";
-  if (!failure.policy.empty()) text += "belljar:   asked for by " + failure.policy + "\n";
+  if (!failure.policy.empty())
+    text += std::string("belljar:   ") + (failure.hidden ? "hidden" : "asked for") + " by " +
+            failure.policy + "\n";
   if (!failure.remedy.empty()) text += "belljar:   remedy: " + failure.remedy + "\n";
   return text;
 }

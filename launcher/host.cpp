@@ -65,16 +65,29 @@ std::string current_directory() {
 
 }  // namespace
 
-Result<Access> access_as(const SessionIds& ids, const Host& host, const std::string& path) {
+Result<Access> access_as(const SessionIds& ids, const Host& host, const std::string& path,
+                         int least) {
   sys::SessionCredentials session(host.uid, host.gid, host.capabilities);
   if (host.privileged() && ids.uid != host.uid) BELLJAR_CHECK(session.assume(ids.uid, ids.gid));
   Access access = Access::kNone;
-  if (faccessat(AT_FDCWD, path.c_str(), R_OK | X_OK, AT_EACCESS) == 0) access = Access::kRead;
+  if (faccessat(AT_FDCWD, path.c_str(), least, AT_EACCESS) == 0) access = Access::kRead;
   if (access == Access::kRead && faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0)
     access = Access::kWrite;
   BELLJAR_CHECK(session.leave());
   return access;
 }
+
+namespace {
+
+/// The first directory from the top that the session may not pass on its way to `path`.
+Result<std::string> blocked_by(const SessionIds& ids, const Host& host, const std::string& path) {
+  for (std::size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1))
+    if (BELLJAR_TRY(access_as(ids, host, path.substr(0, end), X_OK)) == Access::kNone)
+      return path.substr(0, end);
+  return path;
+}
+
+}  // namespace
 
 Result<Host> observe_host(const policy::Policy& policy) {
   Host host;
@@ -101,6 +114,8 @@ Result<Host> observe_host(const policy::Policy& policy) {
     if (std::string path = workspace_path(policy, host); !path.empty()) {
       const SessionIds ids = BELLJAR_TRY(session_ids(policy.identity, host));
       host.workspace_access = BELLJAR_TRY(access_as(ids, host, path));
+      if (host.workspace_access == Access::kNone)
+        host.workspace_blocked_by = BELLJAR_TRY(blocked_by(ids, host, path));
     }
   }
   return host;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <sys/types.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <map>
@@ -36,6 +37,7 @@ struct Host {
   std::map<std::string, std::string> environment;
   std::vector<int> absent_descriptors;  ///< Those of io.keep that the caller did not leave open.
   Access workspace_access = Access::kWrite;  ///< As the session's uid.
+  std::string workspace_blocked_by;          ///< The first directory on the way that keeps it out.
 
   /// Whether the launcher can act as another uid: CAP_SETUID and CAP_SETGID are effective.
   [[nodiscard]] bool privileged() const;
@@ -49,8 +51,9 @@ struct SessionIds {
 
 /// What the session's ids may do with `path`, by its owner and mode: without the capabilities of
 /// their namespace, which do not reach the host's files.
+/// `least` is what Access::kRead takes, as access(2) has it.
 [[nodiscard]] Result<Access> access_as(const SessionIds& ids, const Host& host,
-                                       const std::string& path);
+                                       const std::string& path, int least = R_OK | X_OK);
 
 /// The uid that root's own launches map when the policy names none: `nobody`, which owns nothing.
 inline constexpr uid_t kNobody = 65534;

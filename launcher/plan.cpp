@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "launcher/controls/control.hpp"
+#include "policy/names.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -46,6 +47,21 @@ std::string namespaces_text(std::uint64_t flags) {
   for (const Name& name : kNames)
     if (flags & name.flag) text += (text.empty() ? "" : ", ") + std::string(name.text);
   return text;
+}
+
+/// A limit in the unit that it is written in.
+std::string limit_text(const std::string& name, std::uint64_t value) {
+  if (value == ~std::uint64_t{0}) return "unlimited";
+  for (const policy::RlimitName& known : policy::rlimit_names()) {
+    if (known.name != name) continue;
+    using Unit = policy::RlimitUnit;
+    if (known.unit == Unit::kSeconds) return std::to_string(value) + " s";
+    if (known.unit == Unit::kMicroseconds) return std::to_string(value) + " us";
+    if (known.unit == Unit::kBytes && value % (1U << 20) == 0 && value != 0)
+      return std::to_string(value >> 20) + " MiB";
+    if (known.unit == Unit::kBytes) return std::to_string(value) + " B";
+  }
+  return std::to_string(value);
 }
 
 template <class T>
@@ -155,9 +171,7 @@ struct Describe {
   }
   std::string operator()(const SetUmask& a) const { return "set umask " + octal(a.mask); }
   std::string operator()(const SetLimit& a) const {
-    return "limit " + a.name + " to " +
-           (a.value == ~std::uint64_t{0} ? "unlimited" : std::to_string(a.value)) +
-           ", and read it back";
+    return "limit " + a.name + " to " + limit_text(a.name, a.value) + ", and read it back";
   }
   std::string operator()(const NullDescriptor& a) const {
     return "point descriptor " + std::to_string(a.fd) + " at /dev/null";

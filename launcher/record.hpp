@@ -31,9 +31,10 @@ enum class Cause {
 struct SetupFailure {
   std::string step;  ///< "step 7 of 41: bind /srv/data on /data, read-only"
   std::string control;
-  std::string error;   ///< "ENOENT", empty when no system call failed.
-  std::string reason;  ///< "No such file or directory: /srv/data"
-  std::string policy;  ///< "agent.json:14:9 filesystem.mounts[\"/data\"]"
+  std::string error;    ///< "ENOENT", empty when no system call failed.
+  std::string reason;   ///< "No such file or directory: /srv/data"
+  bool hidden = false;  ///< The line hides what was looked for, instead of asking for the step.
+  std::string policy;   ///< "agent.json:14:9 filesystem.mounts[\"/data\"]"
   std::string remedy;
 };
 

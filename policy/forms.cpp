@@ -262,7 +262,10 @@ bool ActionForm::read(Reader& reader, const Node& node, SyscallAction& out) {
       return reader.error(node.place, "unknown action " + in_quotes(node.text) + "; did you mean " +
                                           in_quotes(near) + "?");
     }
-    return reader.error(node.place, unknown_name("action", node.text, errno_names()));
+    std::string message = unknown_name("action", node.text, errno_names());
+    if (message.find("did you mean") == std::string::npos)
+      message += " (expected \"allow\", \"kill\" or an errno such as \"EPERM\")";
+    return reader.error(node.place, std::move(message));
   }
   out = {SyscallAction::Kind::kErrno, static_cast<int>(known->number), node.text};
   return true;

@@ -7,8 +7,8 @@
 
 namespace belljar::policy {
 
-/// The known name that was probably meant, or empty: at most two edits away, or a third of its
-/// length.
+/// The known name that was probably meant, or empty: at most two edits away, a third of its
+/// length in a long name, one edit in a short one.
 [[nodiscard]] std::string_view nearest(std::string_view name,
                                        std::span<const std::string_view> known);
 

@@ -304,6 +304,12 @@ int open_source(Child& child, const char* path) noexcept {
   return fd;
 }
 
+/// `error`, with the path that it is about where nothing more telling is known.
+int about(Child& child, const char* path, int error) noexcept {
+  if (child.arena.report.detail == Detail::kNone) set_subject(child, Detail::kNone, path);
+  return error;
+}
+
 enum class Leaf { kDirectory, kFile, kNothing };
 
 /// Makes what is missing of `path` below the root, parents as directories, following no link at
@@ -569,7 +575,7 @@ int do_bind_mount(Child& child, const Op& op) noexcept {
 int do_mount_tmpfs(Child& child, const Op& op) noexcept {
   const char* path = child.text(op.s0);
   const int target = open_or_make(child, path, Leaf::kDirectory, op.b != 0);
-  if (target < 0) return target;
+  if (target < 0) return about(child, path, target);
   const int rc = mount_new(child, target, "tmpfs", op.a, child.text(op.s1));
   close_fd(target);
   return rc < 0 ? rc : check_target_flags(child, path, op.a);
@@ -607,7 +613,7 @@ int protect_proc_sys(Child& child, int proc, const char* path) noexcept {
 int do_mount_proc(Child& child, const Op& op) noexcept {
   const char* path = child.text(op.s0);
   const int target = open_or_make(child, path, Leaf::kDirectory, op.b != 0);
-  if (target < 0) return target;
+  if (target < 0) return about(child, path, target);
   auto mode = static_cast<ProcMode>(op.a);
   int rc = 0;
   while (mode != ProcMode::kAbsent) {
@@ -701,7 +707,7 @@ int fill_dev(Child& child, int dev) noexcept {
 int do_mount_dev(Child& child, const Op& op) noexcept {
   const char* path = child.text(op.s0);
   const int target = open_or_make(child, path, Leaf::kDirectory, op.b != 0);
-  if (target < 0) return target;
+  if (target < 0) return about(child, path, target);
   long rc =
       mount_new(child, target, "tmpfs", MS_NOSUID | MS_NOEXEC, "size=64k,nr_inodes=64,mode=0755");
   close_fd(target);

@@ -4,12 +4,14 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdio>
 #include <cstdlib>
 
 #include "launcher/cli/options.hpp"
 #include "launcher/sys/proc.hpp"
 #include "launcher/sys/raw.hpp"
+#include "policy/suggest.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -58,17 +60,29 @@ bool guard_descriptors() {
   return true;
 }
 
+std::string unknown_option(const std::string& option) {
+  constexpr std::array<std::string_view, 11> kOptions = {
+      "--policy",  "--volume", "--env",    "--workdir",   "--workspace", "--network",
+      "--timeout", "--set",    "--record", "--status-fd", "--help"};
+  const std::string what = "unknown option " + option;
+  if (!policy::nearest(option, kOptions).empty())
+    return policy::with_suggestion(what, option, kOptions);
+  return what + " (the command to run comes after --)";
+}
+
 /// CLI11's own texts name its exceptions; ours name the word that was typed.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
   const bool in_subcommand = !app.get_subcommands().empty();
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr || !in_subcommand) {
     if (argc < 2) return "a command is missing: run, or explain";
     const std::string word = argv[1];
-    return (word.starts_with("-") ? "unknown option " : "there is no command ") + word;
+    if (word.starts_with("-")) return "unknown option " + word;
+    constexpr std::array<std::string_view, 2> kCommands = {"run", "explain"};
+    return policy::with_suggestion("there is no command " + word, word, kCommands);
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
     for (const std::string& extra : app.get_subcommands().front()->remaining())
-      if (extra != "--") return "unknown option " + extra + " (the command to run comes after --)";
+      if (extra != "--") return unknown_option(extra);
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr)
     return "--status-fd: expected the number of an open descriptor";
   return error.what();

@@ -132,7 +132,7 @@ void PolicyOptions::declare(CLI::App& app) {
   app.add_option("--set", settings, "Set any value of the policy, as in limits.rlimits.nofile=64")
       ->type_name("PATH=VALUE")
       ->allow_extra_args(false);
-  app.add_option("command", command, "What to run, after --")->type_name("CMD...");
+  app.add_option("command", command, "What to run, after --")->type_name("CMD");
 }
 
 std::optional<policy::Policy> PolicyOptions::resolve() const {

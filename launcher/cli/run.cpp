@@ -88,6 +88,23 @@ void print_plan_texts(const Plan& plan, bool default_policy) {
     std::fprintf(stderr, "belljar: note: %s\n", note.c_str());
 }
 
+/// An exit status of 137, 153 or 159 tells nobody that a limit or the filter did it.
+void say_why_it_ended(const Record& record, const policy::Policy& policy) {
+  const char* what = nullptr;
+  std::string path;
+  if (record.cause == Cause::kWallTime)
+    what = "was ended at its wall time", path = "limits.wall_time";
+  if (record.cause == Cause::kCpuTime)
+    what = "was ended at its CPU time", path = "limits.rlimits.cpu";
+  if (record.cause == Cause::kFileSize)
+    what = "was ended for writing a file beyond its size", path = "limits.rlimits.fsize";
+  if (record.cause == Cause::kSyscall)
+    what = "was killed by the system call filter (SIGSYS)", path = "syscalls";
+  if (what != nullptr)
+    std::fprintf(stderr, "belljar: the command %s, %s %s\n", what, policy.where(path).c_str(),
+                 path.c_str());
+}
+
 /// A shell loop around belljar must stop when the command died of a signal that asks for it.
 void die_likewise(const Record& record) {
   const bool asked = record.signal && (*record.signal == SIGINT || *record.signal == SIGQUIT ||
@@ -126,6 +143,9 @@ int run_command(const PolicyOptions& options, const std::string& record_to, int 
   std::optional<policy::Policy> policy = options.resolve();
   if (!policy) return kBelljarFailed;
   const Result<Host> host = observe_host(*policy);
+  // A reader that is gone must not end belljar, and with it the command. (The command itself gets
+  // the default back.)
+  if (!record_to.empty() || status_fd >= 0) signal(SIGPIPE, SIG_IGN);
   RecordSink sink;
   if (!sink.open(record_to)) return kBelljarFailed;
   if (status_fd >= 0 && fcntl(status_fd, F_GETFD) < 0) {
@@ -137,9 +157,7 @@ int run_command(const PolicyOptions& options, const std::string& record_to, int 
   sink.write(json);
   if (status_fd >= 0) write_line(status_fd, "{\"type\":\"record\",\"record\":" + json + "}");
   if (record.setup) std::fputs(failure_text(*record.setup).c_str(), stderr);
-  if (record.cause == Cause::kWallTime)
-    std::fprintf(stderr, "belljar: the command was ended at its wall time, %s\n",
-                 policy->where("limits.wall_time").c_str());
+  say_why_it_ended(record, *policy);
   die_likewise(record);
   return record.exit_status();
 }

@@ -215,9 +215,10 @@ class FileSystemPlan {
       return refuse(what + ", " + workspace_ + ", cannot be reached by uid " + uid +
                         ", which the command runs as",
                     "filesystem.workspace.path",
-                    "chown -R " + uid + " " + workspace_ +
-                        " (and let it pass the directories above), "
-                        "or choose another directory with --workspace DIR, or another uid with "
+                    (builder_.host.workspace_blocked_by == workspace_
+                         ? "chown -R " + uid + " " + workspace_
+                         : "let it pass " + builder_.host.workspace_blocked_by) +
+                        ", or choose another directory with --workspace DIR, or another uid with "
                         "--set identity.uid=N");
     read_only_ = !wants_to_write || builder_.host.workspace_access == Access::kRead;
     if (wants_to_write && read_only_)
@@ -372,15 +373,18 @@ std::vector<Requirement> require(const policy::Policy&, const Host&) {
   return {{"mount and pivot_root in an own mount namespace", "filesystem"}};
 }
 
-std::string bind_remedy(const BindMount& bind, int error, const policy::Policy& policy,
-                        const Host& host) {
+std::string bind_remedy(const BindMount& bind, const std::string& subject, int error,
+                        const policy::Policy& policy, const Host& host) {
   const Result<SessionIds> ids = session_ids(policy.identity, host);
   const std::string uid = ids ? std::to_string(ids->uid) : "?";
   switch (error) {
-    case ENOENT:
-      return "the source or the mount point does not exist; belljar creates nothing on the host: "
-             "make "
-             "it, correct the path, or write \"optional\": true";
+    case ENOENT: {
+      if (subject == bind.target)
+        return "the mount point does not exist; belljar creates nothing on the host: make it "
+               "there, "
+               "or put the mount elsewhere";
+      return "the source does not exist: make it, correct the path, or write \"optional\": true";
+    }
     case EACCES:
       return "uid " + uid + ", which the command runs as, cannot reach " + bind.source +
              ": look at the owner and mode of it and "
@@ -400,7 +404,8 @@ std::string bind_remedy(const BindMount& bind, int error, const policy::Policy& 
 
 std::string remedy(const FailedStep& failed, const policy::Policy& policy, const Host& host) {
   if (const auto* bind = std::get_if<BindMount>(&failed.step->action))
-    if (std::string text = bind_remedy(*bind, failed.sys_errno, policy, host); !text.empty())
+    if (std::string text = bind_remedy(*bind, failed.subject, failed.sys_errno, policy, host);
+        !text.empty())
       return text;
   if (failed.sys_errno == ENOENT || failed.sys_errno == EROFS)
     return "the mount point does not exist there; belljar creates nothing on the host: make it, or "
