@@ -163,9 +163,12 @@ Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const
     case Detail::kNone:
       break;
   }
-  std::string reason = strerrordesc_np(message.error) != nullptr ? strerrordesc_np(message.error)
-                                                                 : errno_name(message.error);
-  if (!subject.empty()) reason += ": " + subject;
+  const char* known = strerrordesc_np(message.error);
+  std::string reason = known != nullptr ? known : errno_name(message.error);
+  if (!subject.empty())
+    reason += ": " + subject;
+  else
+    reason = "cannot " + plan.steps[static_cast<std::size_t>(message.step)].text() + ": " + reason;
   return {std::move(reason), {}, {}};
 }
 

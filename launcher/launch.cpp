@@ -56,16 +56,23 @@ std::chrono::microseconds since(Clock::time_point start) {
 class SignalMask {
  public:
   SignalMask() {
-    sigset_t all;
-    sigfillset(&all);
-    for (int keep : {SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT}) sigdelset(&all, keep);
-    sigprocmask(SIG_SETMASK, &all, &before_);
+    sigfillset(&blocked_);
+    for (int keep : {SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT}) sigdelset(&blocked_, keep);
+    sigprocmask(SIG_SETMASK, &blocked_, &before_);
   }
   SignalMask(const SignalMask&) = delete;
   SignalMask& operator=(const SignalMask&) = delete;
-  ~SignalMask() { sigprocmask(SIG_SETMASK, &before_, nullptr); }
+  /// What came meanwhile and was not passed on is dropped: it must not end belljar now, when there
+  /// is a record to write.
+  ~SignalMask() {
+    const timespec at_once{};
+    while (sigtimedwait(&blocked_, nullptr, &at_once) > 0) {
+    }
+    sigprocmask(SIG_SETMASK, &before_, nullptr);
+  }
 
  private:
+  sigset_t blocked_{};
   sigset_t before_{};
 };
 
@@ -285,7 +292,11 @@ class Launcher {
   }
 
   Attempt time_is_up() {
-    if (!started_) return give_up("set the sandbox up within 60 s");
+    if (!started_) {
+      // Before it has said so, the helper has no init that would be left behind.
+      if (helper_ > 0) kill(helper_, SIGKILL);
+      return give_up("set the sandbox up within 60 s");
+    }
     record_.cause = Cause::kWallTime;
     record_.limits.emplace_back("wall_time");
     kill_sandbox();
@@ -301,7 +312,6 @@ class Launcher {
 
   void kill_sandbox() const {
     if (init_.valid()) sys::raw(SYS_pidfd_send_signal, init_.get(), SIGKILL, nullptr, 0U);
-    if (helper_ > 0) kill(helper_, SIGKILL);
   }
 
   void pass_signal_on() {
@@ -358,7 +368,11 @@ class Launcher {
     init_pid_ = pid;
     init_ = UniqueFd(static_cast<int>(sys::raw(SYS_pidfd_open, pid, 0U)));
     reap_helper();
-    if (init_.valid()) return std::nullopt;
+    if (init_.valid()) {
+      // A signal that came before there was anything to kill.
+      if (record_.signal) kill_sandbox();
+      return std::nullopt;
+    }
     kill(pid, SIGKILL);
     return give_up("open a descriptor of the sandbox's init");
   }
@@ -384,7 +398,7 @@ class Launcher {
           "whole", "read-only", "with processes only", "read-only, with processes only", "absent"};
       record_.degraded.push_back({step.control, proc->target + " is " +
                                                     kModes[static_cast<std::size_t>(mode)] +
-                                                    ": this host allows no stronger one"});
+                                                    ": the kernel allows no stronger one here"});
     }
   }
 

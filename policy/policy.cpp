@@ -11,9 +11,10 @@ std::string Location::text() const {
 
 std::string Policy::where(std::string_view path) const {
   // A '.' or '[' inside a quoted key is tried as well, harmlessly: no origin ends within a key.
-  while (!path.empty()) {
+  // An option of the command line sets what it names, not the rest of the object that it made.
+  for (bool exact = true; !path.empty(); exact = false) {
     const auto found = origins.find(std::string(path));
-    if (found != origins.end()) return found->second.text();
+    if (found != origins.end() && (exact || found->second.line > 0)) return found->second.text();
     const std::size_t cut = path.find_last_of(".[");
     path = path.substr(0, cut == std::string_view::npos ? 0 : cut);
   }

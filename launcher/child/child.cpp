@@ -17,6 +17,7 @@
 #include <linux/securebits.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -1475,8 +1476,9 @@ int do_exec(Child& child, const Op& op) noexcept {
 // ------------------------------------------------------------------------------------------------
 // Carrying out
 
-/// No default on purpose: an operation without a handler does not compile.
-int carry_out(Child& child, const Op& op) noexcept {
+/// No default on purpose: an operation without a handler does not compile. Not inlined: what the
+/// operations leave on the stack has to lie below init's own frames, where it is wiped.
+[[gnu::noinline]] int carry_out(Child& child, const Op& op) noexcept {
   switch (op.code) {
     case OpCode::kMapIds:
       return child.image.legacy ? 0 : do_map_ids(child, op);
@@ -1578,6 +1580,7 @@ class Init {
     if (signals < 0) report_and_leave(child_, -1, static_cast<int>(signals));
     drop_descriptors(static_cast<int>(signals));
     drop_image();
+    wipe_stacks();
     Message started;
     started.kind = MessageKind::kStarted;
     started.proc_mode = child_.arena.proc_mode;
@@ -1614,6 +1617,18 @@ class Init {
     const auto from = reinterpret_cast<std::uintptr_t>(&child_.arena) + child_.arena.image_offset;
     if (unmap(from, reinterpret_cast<std::uintptr_t>(&child_.arena) + child_.arena.size) < 0)
       leave(125);
+  }
+
+  /// Paths of the plan and lines of the host's mountinfo were on them.
+  [[gnu::noinline]] void wipe_stacks() noexcept {
+    constexpr std::uintptr_t kPage = 4096;
+    const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+    const auto from = reinterpret_cast<std::uintptr_t>(child_.arena.init_stack);
+    const auto to = (here & ~(kPage - 1)) - kPage;
+    raw(SYS_madvise, from, to - from, MADV_DONTNEED);
+    raw(SYS_madvise, child_.arena.payload_stack, kPayloadStack, MADV_DONTNEED);
+    // The rest by hand, up to what this very function may be using.
+    for (auto at = to; at + 256 < here; ++at) *reinterpret_cast<volatile char*>(at) = 0;
   }
 
   [[noreturn]] void serve(int signals) noexcept {

@@ -32,8 +32,8 @@ struct Arena {
   std::uint32_t base_filters = 0;  ///< Seccomp filters that init was born with.
   std::uint32_t proc_mode = 0;
   std::uint64_t ignored_signals = 0;  ///< What the caller ignores, bit N-1 for signal N.
-  alignas(16) std::byte init_stack[kInitStack];
-  alignas(16) std::byte payload_stack[kPayloadStack];
+  alignas(4096) std::byte init_stack[kInitStack];
+  alignas(4096) std::byte payload_stack[kPayloadStack];
 
   [[nodiscard]] Image& image() noexcept {
     return *reinterpret_cast<Image*>(reinterpret_cast<std::byte*>(this) + image_offset);

@@ -1,13 +1,19 @@
 // `belljar probe NAME...`, internal: tries, from inside a sandbox, what the controls must refuse.
+#include <sys/syscall.h>
+
+#include <algorithm>
 #include <cstdio>
 
 #include "launcher/cli/options.hpp"
 #include "launcher/controls/control.hpp"
 #include "launcher/record.hpp"
+#include "launcher/sys/raw.hpp"
 
 namespace belljar::launcher {
 
 int probe_command(const std::vector<std::string>& names) {
+  // What the sandbox left open is looked for, not what belljar opened itself.
+  sys::raw(SYS_close_range, 3U, ~0U, 0U);
   bool any_open = false;
   std::size_t tried = 0;
   for (const Control* control : controls()) {

@@ -105,6 +105,14 @@ void say_why_it_ended(const Record& record, const policy::Policy& policy) {
                  path.c_str());
 }
 
+/// What the policy preferred and this run did without: in the record always, and for a person too.
+void say_what_is_degraded(const Record& record) {
+  if (record.degraded.empty() || isatty(STDERR_FILENO) != 1) return;
+  for (const Degraded& item : record.degraded)
+    std::fprintf(stderr, "belljar: note: degraded: %s: %s\n", item.control.c_str(),
+                 item.what.c_str());
+}
+
 /// A shell loop around belljar must stop when the command died of a signal that asks for it.
 void die_likewise(const Record& record) {
   const bool asked = record.signal && (*record.signal == SIGINT || *record.signal == SIGQUIT ||
@@ -158,6 +166,7 @@ int run_command(const PolicyOptions& options, const std::string& record_to, int 
   if (status_fd >= 0) write_line(status_fd, "{\"type\":\"record\",\"record\":" + json + "}");
   if (record.setup) std::fputs(failure_text(*record.setup).c_str(), stderr);
   say_why_it_ended(record, *policy);
+  say_what_is_degraded(record);
   die_likewise(record);
   return record.exit_status();
 }

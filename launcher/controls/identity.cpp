@@ -48,8 +48,9 @@ Status plan_groups(PlanBuilder& builder) {
     return {};
   }
   return fail({ErrorKind::kRefused, EPERM, what, "identity.groups",
-               "run belljar as root or with CAP_SETUID and CAP_SETGID, run it as a user without "
-               "them, or accept them with --set identity.enforce=prefer"});
+               "accept them with \"identity\": { \"enforce\": \"prefer\" } or --set "
+               "identity.enforce=prefer, "
+               "or run belljar as root or as a user without them"});
 }
 
 Status plan(PlanBuilder& builder) {
@@ -94,6 +95,9 @@ std::vector<Requirement> require(const policy::Policy& policy, const Host& host)
 }
 
 std::string remedy(const FailedStep& failed, const policy::Policy&, const Host& host) {
+  if (std::holds_alternative<SetHostname>(failed.step->action) && failed.sys_errno == EPERM)
+    return "the container's seccomp profile refuses sethostname: allow it there, or remove "
+           "identity.hostname";
   if (std::holds_alternative<MapIds>(failed.step->action)) {
     if (failed.sys_errno == EPERM && host.uid == 0)
       return "mapping uid 0 takes CAP_SETFCAP; choose another uid: --set identity.uid=N";

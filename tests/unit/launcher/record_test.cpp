@@ -10,7 +10,9 @@ using namespace belljar::launcher;
 TEST_CASE("a record is one line of JSON whatever bytes its texts hold") {
   Record record;
   record.cause = Cause::kSetup;
-  record.setup = SetupFailure{"step", "filesystem", "ENOENT", "no \xff\n\"such\" file", "", ""};
+  record.setup.emplace();
+  record.setup->error = "ENOENT";
+  record.setup->reason = "no \xff\n\"such\" file";
   const std::string line = record.json();
   CHECK(line.find('\n') == std::string::npos);
   CHECK(nlohmann::json::parse(line)["setup"]["errno"] == "ENOENT");
