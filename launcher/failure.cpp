@@ -16,7 +16,8 @@ std::string subject_of(const Message& message) {
   return {message.subject, strnlen(message.subject, sizeof message.subject)};
 }
 
-/// "agent.json:14:9 filesystem.mounts["/data"]", or that no line asked for it.
+}  // namespace
+
 std::string origin_text(const policy::Policy& policy, const std::string& because) {
   if (because.empty()) return {};
   const std::string where = policy.where(because);
@@ -24,6 +25,8 @@ std::string origin_text(const policy::Policy& policy, const std::string& because
   // An option of the command line already says what it sets.
   return where.starts_with("-") ? where : where + " " + because;
 }
+
+namespace {
 
 const std::string& target_of(const Step& step) {
   static const std::string kNone;
@@ -130,9 +133,16 @@ Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const
     case Detail::kInterpreterMissing:
       return explain_missing("the script asks for the interpreter " + subject, subject,
                              "install it, or correct the script's first line", plan, policy, host);
-    case Detail::kLoaderMissing:
-      return explain_missing("the program asks for the dynamic loader " + subject, subject,
-                             "install it, or link the program statically", plan, policy, host);
+    case Detail::kLoaderMissing: {
+      Explanation loader =
+          explain_missing("the program asks for the dynamic loader " + subject, subject,
+                          "install it, or link the program statically", plan, policy, host);
+      if (loader.hidden)
+        loader.remedy =
+            "show the host's libraries: -v /usr/lib:/usr/lib:ro -v /lib:/lib:ro -v "
+            "/lib64:/lib64:ro, or filesystem.root \"host\"";
+      return loader;
+    }
     case Detail::kNoexecMount:
       return {subject + " lies on a mount where nothing may be executed (noexec)",
               covered_by(plan, subject),

@@ -16,6 +16,9 @@ namespace belljar::launcher {
 /// A refusal that came before there was a plan.
 [[nodiscard]] SetupFailure describe_refusal(const Error& error, const policy::Policy& policy);
 
+/// "agent.json:14:9 filesystem.mounts["/data"]"; an option alone says it all; a default says so.
+[[nodiscard]] std::string origin_text(const policy::Policy& policy, const std::string& because);
+
 /// 127 when the command was not found, 126 when it cannot be executed, 125 for any other step.
 [[nodiscard]] int exit_code_of(const Plan& plan, const Message& message);
 

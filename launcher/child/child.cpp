@@ -1651,7 +1651,10 @@ class Init {
       int status = 0;
       struct rusage usage;
       const long pid = raw(SYS_wait4, -1, &status, WNOHANG | WUNTRACED | WCONTINUED, &usage);
-      if (pid <= 0) return;
+      if (pid == 0 || pid == -ECHILD) return;
+      if (pid == -EINTR) continue;
+      // Without wait the end of the command could never be told: end now, and everything with it.
+      if (pid < 0) leave(125);
       if (pid != payload_) continue;
       Message message;
       message.kind = WIFSTOPPED(status)     ? MessageKind::kStopped

@@ -65,8 +65,8 @@ std::string unknown_option(const std::string& option) {
       "--policy",  "--volume", "--env",    "--workdir",   "--workspace", "--network",
       "--timeout", "--set",    "--record", "--status-fd", "--help"};
   const std::string what = "unknown option " + option;
-  if (!policy::nearest(option, kOptions).empty())
-    return policy::with_suggestion(what, option, kOptions);
+  if (const std::string_view near = policy::nearest(option, kOptions); !near.empty())
+    return what + "; did you mean " + std::string(near) + "?";
   return what + " (the command to run comes after --)";
 }
 

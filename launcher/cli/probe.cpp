@@ -1,5 +1,5 @@
 // `belljar probe NAME...`, internal: tries, from inside a sandbox, what the controls must refuse.
-#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -7,13 +7,13 @@
 #include "launcher/cli/options.hpp"
 #include "launcher/controls/control.hpp"
 #include "launcher/record.hpp"
-#include "launcher/sys/raw.hpp"
+#include "launcher/sys/proc.hpp"
 
 namespace belljar::launcher {
 
 int probe_command(const std::vector<std::string>& names) {
   // What the sandbox left open is looked for, not what belljar opened itself.
-  sys::raw(SYS_close_range, 3U, ~0U, 0U);
+  close(sys::proc_directory());
   bool any_open = false;
   std::size_t tried = 0;
   for (const Control* control : controls()) {

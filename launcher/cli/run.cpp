@@ -101,8 +101,7 @@ void say_why_it_ended(const Record& record, const policy::Policy& policy) {
   if (record.cause == Cause::kSyscall)
     what = "was killed by the system call filter (SIGSYS)", path = "syscalls";
   if (what != nullptr)
-    std::fprintf(stderr, "belljar: the command %s, %s %s\n", what, policy.where(path).c_str(),
-                 path.c_str());
+    std::fprintf(stderr, "belljar: the command %s, %s\n", what, origin_text(policy, path).c_str());
 }
 
 /// What the policy preferred and this run did without: in the record always, and for a person too.

@@ -139,6 +139,7 @@ TEST_CASE("the current directory is no workspace when it is / or holds the home"
 TEST_CASE("a workspace out of the uid's reach is refused, one that it can only read is read-only") {
   Host host = root_host();
   host.workspace_access = Access::kNone;
+  host.workspace_blocked_by = host.current_directory;
   CHECK(refusal_of(preset("dev@1"), host).remedy.find("chown") != std::string::npos);
   host.workspace_access = Access::kRead;
   const Plan plan = plan_of(preset("dev@1"), host);
