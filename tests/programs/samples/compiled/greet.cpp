@@ -1,0 +1,3 @@
+#include <cstdio>
+
+extern "C" void greet(const char* who) { std::printf("hello, %s\n", who); }
