@@ -58,7 +58,7 @@ class SignalMask {
   SignalMask() {
     sigfillset(&blocked_);
     for (int keep : {SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT}) sigdelset(&blocked_, keep);
-    sigprocmask(SIG_SETMASK, &blocked_, &before_);
+    error_ = sigprocmask(SIG_SETMASK, &blocked_, &before_) == 0 ? 0 : errno;
   }
   SignalMask(const SignalMask&) = delete;
   SignalMask& operator=(const SignalMask&) = delete;
@@ -71,7 +71,11 @@ class SignalMask {
     sigprocmask(SIG_SETMASK, &before_, nullptr);
   }
 
+  /// 0, or why nothing is blocked: without it no launch is started, since init inherits the mask.
+  [[nodiscard]] int error() const { return error_; }
+
  private:
+  int error_ = 0;
   sigset_t blocked_{};
   sigset_t before_{};
 };
@@ -152,6 +156,7 @@ class Launcher {
 
   /// What both back ends need and no attempt changes.
   Status prepare() {
+    if (mask_.error() != 0) return sys_failure(mask_.error(), "block signals");
     if (sys::proc_directory() < 0) return sys_failure(errno, "open /proc");
     constexpr std::array<const char*, kNamespaceKinds> kPaths = {"self/ns/ipc", "self/ns/uts",
                                                                  "self/ns/cgroup"};

@@ -390,9 +390,8 @@ std::string bind_remedy(const BindMount& bind, const std::string& subject, int e
              ": look at the owner and mode of it and "
              "of each directory above it";
     case ELOOP:
-      return "a symbolic link on the way belongs to the session's own uid and is not followed; "
-             "name "
-             "what it points to";
+      return "links of /proc, which lead out of any root, are never followed; name what it points "
+             "to";
     case EROFS:
       return "the mount point would have to be made inside a read-only bind; make it on the host, "
              "or "

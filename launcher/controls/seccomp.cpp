@@ -20,12 +20,22 @@ int call(long number, long a = 0, long b = 0, long c = 0) {
   return rc >= 0 ? 0 : static_cast<int>(-rc);
 }
 
+/// The same for calls whose result is a descriptor, which must not stay open.
+int call_for_descriptor(long number, long a, long b) {
+  const long fd = sys::raw(number, a, b);
+  if (fd < 0) return static_cast<int>(-fd);
+  close(static_cast<int>(fd));
+  return 0;
+}
+
 constexpr Probe kProbes[] = {
     {"clone3", "call clone3 (the probe passes no arguments)", [] { return call(SYS_clone3); }},
-    {"io-uring", "set up an io_uring", [] { return call(SYS_io_uring_setup, 1, 0); }},
+    {"io-uring", "set up an io_uring",
+     [] { return call_for_descriptor(SYS_io_uring_setup, 1, 0); }},
     {"keyctl", "read the session keyring's number",
      [] { return call(SYS_keyctl, /*KEYCTL_GET_KEYRING_ID*/ 0, -3, 0); }},
-    {"userfaultfd", "open a userfaultfd", [] { return call(SYS_userfaultfd, 1); }},
+    {"userfaultfd", "open a userfaultfd",
+     [] { return call_for_descriptor(SYS_userfaultfd, 1, 0); }},
     {"vsock", "open a vsock socket",
      [] {
        const int fd = socket(AF_VSOCK, SOCK_STREAM, 0);
