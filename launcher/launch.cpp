@@ -275,12 +275,14 @@ class Launcher {
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) return give_up("watch the sandbox");
       if (count == 0) return time_is_up();
-      if (ready[1].revents != 0) pass_signal_on();
-      if (ready[0].revents != 0) {
+      // Messages first: a signal that comes after the command's start is the command's.
+      bool heard = false;
+      while (has_message()) {
+        heard = true;
         if (std::optional<Attempt> end = hear()) return *end;
-      } else if (ready[2].revents != 0) {
-        return ended_silently();
       }
+      if (ready[1].revents != 0) pass_signal_on();
+      if (!heard && ready[2].revents != 0) return ended_silently();
     }
   }
 
@@ -338,6 +340,12 @@ class Launcher {
     message.status = number;
     // A full or closed socket means that the sandbox is about to end, ignoring.
     (void)::send(control_.get(), &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  /// Also true at the end of file, which hear() then finds.
+  [[nodiscard]] bool has_message() const {
+    pollfd ready{control_.get(), POLLIN, 0};
+    return poll(&ready, 1, 0) == 1;
   }
 
   /// One message of the child. A value when the attempt is over.
