@@ -1,0 +1,228 @@
+"""The sandbox's init: nothing of the launcher is left in it, nobody inside can touch it, and it reaps."""
+
+import ctypes
+import os
+import pathlib
+import signal
+
+from harness import BELLJAR, SandboxTest, as_root, descendants, environment, main, not_sanitized
+
+SECRET = "s3cr3t-that-nobody-may-see"
+
+
+def maps_of(pid):
+    """[(from, to, permissions, name)]"""
+    found = []
+    for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():
+        where, permissions, _, _, _, *name = line.split(maxsplit=5)
+        begin, end = (int(word, 16) for word in where.split("-"))
+        found.append((begin, end, permissions, name[0] if name else ""))
+    return found
+
+
+def memory_holds(pid, text):
+    with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+        for begin, end, permissions, name in maps_of(pid):
+            if "r" not in permissions or name in ("[vsyscall]", "[vvar]", "[vvar_vclock]"):
+                continue
+            memory.seek(begin)
+            for start in range(begin, end, 1 << 20):
+                memory.seek(start)
+                if text in memory.read(min(1 << 20, end - start)):
+                    return True
+    return False
+
+
+class Memory(SandboxTest):
+
+    def start_with_secrets(self):
+        running = self.start_sandbox("sh", "-c", "sleep 60; true", SECRET, status=True,
+                                     options=["-e", f"TOKEN={SECRET}"], env=environment(API_TOKEN=SECRET))
+        return running, running.wait_until_started()
+
+    @not_sanitized
+    def test_its_environment_and_command_line_are_empty_for_the_payload(self):
+        run = self.inside("""
+            say([open('/proc/1/cmdline').read(), probe_open('/proc/1/environ'), probe_open('/proc/1/maps'),
+                 probe_open('/proc/1/auxv')])
+        """, env=environment(API_TOKEN=SECRET))
+        said = run.json()
+        self.assertEqual(said[0], "", str(run))
+        self.assertNotIn("open", said[1:])
+        for text in (run.out, run.err):
+            self.assertNotIn(SECRET, text)
+
+    @as_root
+    @not_sanitized
+    def test_its_environment_and_command_line_are_empty_for_root_outside(self):
+        running, init = self.start_with_secrets()
+        for name in ("environ", "cmdline"):
+            self.assertEqual(pathlib.Path(f"/proc/{init}/{name}").read_bytes(), b"")
+
+    @as_root
+    @not_sanitized
+    def test_its_memory_is_belljars_image_and_one_arena(self):
+        running, init = self.start_with_secrets()
+        maps = [item for item in maps_of(init) if item[3] != "[vsyscall]"]
+        names = {name for _, _, _, name in maps}
+        self.assertEqual(names - {""}, {str(BELLJAR)}, maps)
+        anonymous = [(begin, end) for begin, end, _, name in maps if name == ""]
+        # The image's own bss and the arena.
+        image_end = max(end for _, end, _, name in maps if name)
+        # The kernel may put the arena right behind the image and join the two.
+        self.assertLessEqual(len([item for item in anonymous if item[0] != image_end]), 1, maps)
+        self.assertLessEqual(sum(end - begin for begin, end in anonymous), 256 << 10, maps)
+
+    @as_root
+    @not_sanitized
+    def test_no_secret_of_environment_or_arguments_is_in_its_memory(self):
+        running, init = self.start_with_secrets()
+        self.assertTrue(memory_holds(running.process.pid, SECRET.encode()), "belljar itself should hold it")
+        self.assertFalse(memory_holds(init, SECRET.encode()))
+        self.assertFalse(memory_holds(init, str(self.work).encode()), "the plan")
+
+    def test_other_processes_of_the_sandbox_show_no_secret_of_the_callers(self):
+        run = self.inside("""
+            found = b''
+            for pid in os.listdir('/proc'):
+                for name in ('environ', 'cmdline', 'auxv') if pid.isdigit() else ():
+                    try: found += open(f'/proc/{pid}/{name}', 'rb').read()
+                    except OSError: pass
+            say('s3cr3t-that'.encode() + b'-nobody' in found)
+        """, env=environment(API_TOKEN=SECRET))
+        self.assertEqual(run.json(), False, str(run))
+
+
+class Touching(SandboxTest):
+
+    TRY = """
+        import ctypes
+        trace = {'x86_64': 101, 'aarch64': 117}[os.uname().machine]
+        readv = {'x86_64': 310, 'aarch64': 270}[os.uname().machine]
+        buffer = ctypes.create_string_buffer(8)
+        here = (ctypes.c_uint64 * 2)(ctypes.addressof(buffer), 8)
+        there = (ctypes.c_uint64 * 2)(0x400000, 8)
+        try: pidfd = os.pidfd_open(1)
+        except OSError: pidfd = -1
+        say([syscall(trace, 16, 1, 0, 0), syscall(trace, 0x4206, 1, 0, 0),
+             syscall(readv, 1, ctypes.byref(here), 1, ctypes.byref(there), 1, 0),
+             syscall(readv + 1, 1, ctypes.byref(here), 1, ctypes.byref(there), 1, 0),
+             syscall(438, pidfd, 0, 0), probe_open('/proc/1/mem', os.O_RDWR), probe_open('/proc/1/root'),
+             probe_open('/proc/1/cwd'), probe_open('/proc/1/fd'), probe_open('/proc/1/stack')])
+    """
+
+    def test_it_cannot_be_traced_read_or_written(self):
+        for syscalls in ("agent@1", "none"):
+            run = self.inside(self.TRY, policy={"syscalls": {"base": syscalls}})
+            self.assertEqual(run.json()[:5], ["EPERM"] * 5, f"{syscalls} {run}")
+            self.assertEqual(run.json()[5:], ["EACCES"] * 5, f"{syscalls} {run}")
+
+    def test_nor_by_root_inside(self):
+        identity = {"inside_uid": 0, "inside_gid": 0}
+        run = self.inside(self.TRY, policy={"syscalls": {"base": "none"}, "identity": identity})
+        self.assertEqual(run.json()[:6], ["EPERM"] * 5 + ["EACCES"], str(run))
+
+    def test_a_child_of_the_payload_can_be_traced_without_the_filter(self):
+        """The control: it is init that refuses, not the kernel as such."""
+        run = self.inside("""
+            trace = {'x86_64': 101, 'aarch64': 117}[os.uname().machine]
+            child = os.fork() or signal.pause()
+            say([syscall(trace, 16, child, 0, 0), probe_open(f'/proc/{child}/mem', os.O_RDWR)])
+        """, policy={"syscalls": {"base": "none"}})
+        self.assertEqual(run.json(), ["open", "open"], str(run))
+
+    def test_no_signal_from_inside_reaches_it(self):
+        run = self.inside("""
+            for number in range(1, 65):
+                try: os.kill(1, number)
+                except OSError: pass
+            time.sleep(0.05)
+            child = os.fork() or os._exit(0)
+            os.waitpid(child, 0)
+            say(status('1')['State'].split()[0])
+        """)
+        self.assertEqual((run.json(), run.code), ("S", 0), str(run))
+
+    @as_root
+    def test_it_is_not_dumpable(self):
+        running = self.start_sandbox("sleep", "60", status=True)
+        init = running.wait_until_started()
+        payload = descendants(init)[0][0]
+        owners = [os.stat(f"/proc/{pid}/status").st_uid for pid in (init, payload)]
+        self.assertEqual(owners, [0, self.uid])
+
+    @as_root
+    def test_another_process_of_the_same_uid_on_the_host_cannot_read_it(self):
+        running = self.start_sandbox("sleep", "60", status=True)
+        init = running.wait_until_started()
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.setgroups([])
+            os.setresgid(self.gid, self.gid, self.gid)
+            os.setresuid(self.uid, self.uid, self.uid)
+            answers = []
+            for name in ("mem", "environ", "ns/mnt", "root", "exe"):
+                try:
+                    os.close(os.open(f"/proc/{init}/{name}", os.O_RDONLY))
+                    answers.append(name)
+                except OSError:
+                    pass
+            os.write(write, ",".join(answers).encode() or b"none")
+            os._exit(0)
+        os.close(write)
+        with os.fdopen(read) as pipe:
+            self.assertEqual(pipe.read(), "none")
+        os.waitpid(child, 0)
+
+    def test_the_kernels_keys_of_the_caller_are_out_of_reach(self):
+        keyctl = 250 if os.uname().machine == "x86_64" else 219
+        own = ctypes.CDLL(None).syscall(ctypes.c_long(keyctl), 0, -3, 0)
+        run = self.inside(f"import ctypes; say(libc().syscall(ctypes.c_long({keyctl}), 0, -3, 0))",
+                          policy={"syscalls": {"base": "none"}})
+        self.assertNotEqual(run.json(), own)
+
+
+class Reaping(SandboxTest):
+
+    def test_orphans_are_reaped_at_once(self):
+        run = self.inside("""
+            def state(pid):
+                try: return status(pid)['State'][0]
+                except OSError: return 'gone'
+            for _ in range(200):
+                child = os.fork()
+                if child == 0:
+                    if os.fork() == 0: os._exit(0)
+                    os._exit(0)
+                os.waitpid(child, 0)
+            end = time.monotonic() + 0.5
+            zombies = None
+            while zombies != [] and time.monotonic() < end:
+                zombies = [p for p in os.listdir('/proc') if p.isdigit() and state(p) == 'Z']
+            say(zombies)
+        """)
+        self.assertEqual(run.json(), [], str(run))
+
+    def test_a_thousand_zombies_do_not_fill_the_number_of_processes(self):
+        run = self.inside("""
+            for _ in range(300):
+                child = os.fork()
+                if child == 0:
+                    os.fork()
+                    os._exit(0)
+                os.waitpid(child, 0)
+            say('done')
+        """, policy={"limits": {"rlimits": {"nproc": 50}}})
+        self.assertEqual(run.json(), "done", str(run))
+
+    def test_init_lives_as_long_as_the_command_and_no_longer(self):
+        running = self.start_sandbox("sleep", "60", status=True)
+        init = running.wait_until_started()
+        os.kill(descendants(init)[0][0], signal.SIGKILL)
+        running.finish()
+        self.assertFalse(os.path.exists(f"/proc/{init}"))
+
+
+if __name__ == "__main__":
+    main()

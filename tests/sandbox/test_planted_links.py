@@ -1,0 +1,170 @@
+"""Links that an earlier run planted in its workspace decide nothing about the next launch (L05, L06)."""
+
+import ctypes
+import os
+import threading
+
+from harness import SandboxTest, as_root, long, main
+
+SECRET = "the host's secret"
+
+
+def bind(source, **more):
+    return {"type": "bind", "source": str(source), **more}
+
+
+class Planted(SandboxTest):
+
+    def setUp(self):
+        super().setUp()
+        self.host = self.make_directory("host", owner=self.uid)
+        self.make_file("host/secret", SECRET)
+        self.listing = self.look()
+
+    def look(self):
+        """All that a launch could change about the target."""
+        return [(name, os.stat(self.host / name).st_mtime_ns) for name in sorted(os.listdir(self.host))] + \
+            [os.stat(self.host).st_mtime_ns]
+
+    def plant(self, name, text):
+        return self.make_link(f"work/{name}", text, owner=self.uid)
+
+    def check_not_followed(self, mounts, *texts, **filesystem):
+        run = self.inside("say(sorted(os.listdir('/data')) if os.path.exists('/data') else [])",
+                          policy={"filesystem": {"mounts": mounts, **filesystem}})
+        self.check_refused(run, "belongs to the session's own uid, so it is not followed", "ELOOP", *texts)
+        self.assertEqual(self.look(), self.listing)
+
+
+class Sources(Planted):
+
+    def test_a_planted_link_is_no_bind_source(self):
+        link = self.plant("data", self.host)
+        self.check_not_followed({"/data": bind(link)}, 'data" on the way', 'filesystem.mounts["/data"]')
+
+    def test_nor_is_one_in_the_middle_of_the_path(self):
+        self.make_directory("host/sub")
+        self.listing = self.look()
+        self.plant("middle", self.host)
+        self.check_not_followed({"/data": bind(self.work / "middle/sub")}, 'middle" on the way')
+
+    def test_nor_are_relative_links_and_chains(self):
+        self.plant("up", "../host")
+        self.plant("first", "second")
+        self.plant("second", "up")
+        for name in ("up", "first"):
+            self.check_not_followed({"/data": bind(self.work / name)}, f'{name}" on the way')
+
+    def test_an_optional_bind_does_not_pass_over_a_planted_link(self):
+        link = self.plant("data", self.host)
+        self.check_not_followed({"/data": bind(link, optional=True)})
+
+    def test_links_to_proc_and_dev_are_refused(self):
+        for text in ("/proc/self/root", "/proc/1/root", "/dev", "/", ".."):
+            link = self.plant("data", text)
+            self.check_not_followed({"/data": bind(link)})
+            link.unlink()
+
+    def test_magic_links_are_refused_whoever_made_the_link_to_them(self):
+        run = self.sandbox("true", policy={"filesystem": {"mounts": {"/data": bind("/proc/self/root/etc")}}})
+        self.check_refused(run, "ELOOP")
+
+    @as_root
+    def test_a_link_of_roots_is_followed(self):
+        link = self.make_link("work/data", self.host, owner=0)
+        run = self.inside("say(os.listdir('/data'))", policy={"filesystem": {"mounts": {"/data": bind(link)}}})
+        self.assertEqual(run.json(), ["secret"], str(run))
+
+    def test_what_the_command_line_names_is_resolved_with_the_callers_own_rights(self):
+        link = self.plant("data", self.host)
+        run = self.inside("say(os.listdir('/data'))", options=["-v", f"{link}:/data:ro"])
+        self.assertEqual(run.json(), ["secret"], str(run))
+
+    def test_a_planted_link_is_no_workspace(self):
+        link = self.plant("next", self.host)
+        run = self.sandbox("true", policy={"filesystem": {"workspace": {"path": str(link)}}})
+        self.check_refused(run, "not followed")
+
+
+class Targets(Planted):
+
+    def test_nothing_is_mounted_through_a_planted_link(self):
+        self.plant("link", self.host)
+        inner = self.make_directory("inner")
+        self.make_directory("host/sub")
+        self.listing = self.look()
+        for name in ("link", "link/sub", "link/missing"):
+            self.check_not_followed({f"{self.work}/{name}": bind(inner)}, 'link" on the way')
+            self.check_not_followed({f"{self.work}/{name}": {"type": "tmpfs"}}, 'link" on the way')
+            self.check_not_followed({f"{self.work}/{name}": {"type": "proc"}}, 'link" on the way')
+            self.check_not_followed({f"{self.work}/{name}": {"type": "dev"}}, 'link" on the way')
+
+    def test_nothing_is_masked_through_a_planted_link(self):
+        self.plant("link", "/usr")
+        self.check_not_followed({}, 'link" on the way', mask={f"{self.work}/link/bin": "a test"})
+
+    def test_a_planted_link_that_leads_nowhere_is_not_filled(self):
+        self.plant("link", self.host / "new")
+        self.check_not_followed({f"{self.work}/link": bind(self.work)})
+
+    @as_root
+    def test_a_link_out_of_the_root_ends_in_the_root(self):
+        """Of root's own, so it is followed: inside the new root, where there is no such directory."""
+        self.make_link("work/link", self.host, owner=0)
+        inner = self.make_directory("inner")
+        run = self.sandbox("true", policy={"filesystem": {"mounts": {f"{self.work}/link/sub": bind(inner)}}})
+        self.check_refused(run, 'filesystem.mounts', "ENOENT")
+        self.assertEqual(self.look(), self.listing)
+
+    def test_a_link_that_the_policy_makes_is_followed(self):
+        inner = self.make_directory("inner")
+        self.make_file("inner/found")
+        self.make_directory("outer/sub")
+        mounts = {"/data": bind(self.dir / "outer"), "/to": {"type": "symlink", "source": "data"},
+                  "/to/sub": bind(inner)}
+        run = self.inside("say(os.listdir('/data/sub'))", policy={"filesystem": {"mounts": mounts}})
+        self.assertEqual(run.json(), ["found"], str(run))
+
+
+class Swapped(Planted):
+    """A thread that is left of an earlier run exchanges a directory and a link while launches go on (L07)."""
+
+    def swap(self, stop):
+        libc = ctypes.CDLL(None)
+        one, other = str(self.work / "data").encode(), str(self.work / "trap").encode()
+        while not stop.is_set():
+            for _ in range(200):
+                libc.renameat2(-100, one, -100, other, 2)
+
+    def launch_while_swapping(self, count):
+        self.make_directory("work/data", owner=self.uid)
+        self.make_file("work/data/harmless")
+        self.plant("trap", self.host)
+        policy = self.policy({"filesystem": {"mounts": {
+            "/data": bind(self.work / "data"), "/usr": {"type": "bind", "source": "/usr"},
+            f"{self.work}/data": {"type": "tmpfs", "mode": "0777"}}}})
+        stop = threading.Event()
+        swapper = threading.Thread(target=self.swap, args=(stop,))
+        swapper.start()
+        seen = set()
+        try:
+            for _ in range(count):
+                run = self.sandbox("ls", "-A", "/data", policy=policy)
+                self.assertIn((run.code, run.out), ((0, "harmless\n"), (125, "")), str(run))
+                seen.add(run.code)
+        finally:
+            stop.set()
+            swapper.join()
+        self.assertEqual(self.look(), self.listing)
+        return seen
+
+    def test_a_swap_race_never_shows_or_changes_what_the_link_points_to(self):
+        self.launch_while_swapping(30)
+
+    @long
+    def test_nor_does_it_in_a_thousand_launches(self):
+        self.assertEqual(self.launch_while_swapping(1000), {0, 125})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Signals: what is sent to belljar reaches the command, and set-up can be interrupted at any moment."""
+
+import os
+import random
+import signal
+import time
+
+from harness import SandboxTest, descendants, main, wait_for
+
+FORWARDED = [signal.Signals[f"SIG{name}"] for name in ("INT", "TERM", "HUP", "QUIT", "WINCH", "USR1", "USR2")]
+REPORT = """
+    def report(number, frame): os.write(1, signal.Signals(number).name.encode())
+    for name in ('INT', 'TERM', 'HUP', 'QUIT', 'WINCH', 'USR1', 'USR2'):
+        signal.signal(getattr(signal, 'SIG' + name), report)
+    print('ready', flush=True)
+    while True: signal.pause()
+"""
+
+
+class Forwarding(SandboxTest):
+
+    def test_each_forwarded_signal_reaches_the_command(self):
+        running = self.start_inside(REPORT)
+        running.wait_for_output("ready")
+        for number in FORWARDED:
+            running.send(number)
+            running.wait_for_output(number.name)
+
+    def test_they_reach_its_whole_process_group(self):
+        running = self.start_inside("""
+            child = os.fork()
+            name = b'parent\\n' if child else b'child\\n'
+            signal.signal(signal.SIGUSR1, lambda *_: os.write(1, name))
+            if child: print('ready', flush=True)
+            while True: signal.pause()
+        """)
+        running.wait_for_output("ready")
+        time.sleep(0.05)
+        running.send(signal.SIGUSR1)
+        said = running.wait_for_output("\n")
+        said += running.wait_for_output("\n") if said.count("\n") < 2 else ""
+        self.assertEqual(sorted(said.split()), ["child", "parent"])
+
+    def test_belljar_ends_as_the_command_does(self):
+        for number, code in ((signal.SIGINT, -2), (signal.SIGTERM, -15), (signal.SIGQUIT, -3), (signal.SIGHUP, 129),
+                             (signal.SIGUSR1, 138)):
+            running = self.start_sandbox("sleep", "30", status=True)
+            running.wait_until_started()
+            running.send(number)
+            run = running.finish()
+            self.assertEqual((run.code, run.record["cause"], run.record["by"], run.record["signal"]),
+                             (code, "killed", "signal", number.name), str(run))
+
+    def test_a_command_that_ignores_a_signal_goes_on(self):
+        running = self.start_inside("""
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            print('ready', flush=True)
+            time.sleep(0.3)
+            sys.exit(5)
+        """)
+        running.wait_for_output("ready")
+        running.send(signal.SIGTERM)
+        run = running.finish()
+        self.assertEqual((run.code, run.record["cause"]), (5, "exited"))
+
+    def test_a_command_that_exits_on_a_signal_has_exited(self):
+        running = self.start_inside("""
+            signal.signal(signal.SIGTERM, lambda *_: os._exit(3))
+            print('ready', flush=True)
+            while True: signal.pause()
+        """)
+        running.wait_for_output("ready")
+        running.send(signal.SIGTERM)
+        run = running.finish()
+        self.assertEqual((run.code, run.record["cause"]), (3, "exited"))
+
+    def test_other_signals_end_nothing(self):
+        running = self.start_sandbox("sleep", "0.3", status=True)
+        running.wait_until_started()
+        for name in ("ALRM", "PIPE", "VTALRM", "CHLD", "IO", "PROF"):
+            running.send(signal.Signals[f"SIG{name}"])
+        self.check_exited(running.finish())
+
+    def test_the_command_starts_with_signals_as_a_program_expects_them(self):
+        """Neither what belljar blocks for itself nor what a caller in Python ignores."""
+        run = self.sandbox("grep", "^Sig[BI]", "/proc/self/status")
+        self.assertEqual(run.out.split(), ["SigBlk:", "0" * 16, "SigIgn:", "0" * 16])
+
+    def test_a_hangup_that_the_caller_ignores_stays_ignored(self):
+        run = self.sandbox("grep", "SigIgn", "/proc/self/status", wrap=["sh", "-c", 'trap "" HUP; exec "$@"', "sh"])
+        self.assertEqual(int(run.out.split()[1], 16), 1 << (signal.SIGHUP - 1))
+
+    def test_the_payload_can_signal_its_own_and_nobody_else(self):
+        run = self.inside("""
+            child = os.fork() or signal.pause()
+            say([attempt(os.kill, child, 15), attempt(os.kill, 1, 9), os.path.exists('/proc/1'),
+                 attempt(os.kill, 12345, 0)])
+        """)
+        self.assertEqual(run.json(), ["open", "open", True, "ESRCH"], str(run))
+
+
+class DuringSetUp(SandboxTest):
+
+    def test_a_signal_at_any_moment_leaves_nothing(self):
+        chance = random.Random(7)
+        for number in (signal.SIGTERM, signal.SIGINT) * 8:
+            running = self.start_sandbox("sleep", "30")
+            time.sleep(chance.uniform(0, 0.015))
+            running.send(number)
+            self.assertEqual(running.finish().code, -number)
+
+    def test_a_stopped_sandbox_can_be_ended(self):
+        running = self.start_sandbox("sleep", "30", status=True)
+        init = running.wait_until_started()
+        payload = descendants(init)[0][0]
+        os.kill(payload, signal.SIGSTOP)
+        running.next_event("stopped")
+        running.send(signal.SIGTERM)
+        time.sleep(0.05)
+        self.assertTrue(os.path.exists(f"/proc/{payload}"))
+        os.kill(payload, signal.SIGCONT)
+        self.assertEqual(running.finish().code, -signal.SIGTERM)
+        wait_for(lambda: not os.path.exists(f"/proc/{init}"))
+
+
+if __name__ == "__main__":
+    main()
