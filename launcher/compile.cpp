@@ -64,10 +64,6 @@ class Builder {
   std::vector<std::byte> bytes_;
 };
 
-std::string map_line(std::uint32_t inside, std::uint32_t outside) {
-  return std::to_string(inside) + " " + std::to_string(outside) + " 1";
-}
-
 std::string tmpfs_options(std::uint64_t size, std::uint64_t inodes, mode_t mode) {
   std::array<char, 96> text{};
   std::snprintf(text.data(), text.size(), "size=%llu,nr_inodes=%llu,mode=%04o",
@@ -95,7 +91,6 @@ struct Lower {
     Op made = op(OpCode::kMapIds);
     made.s0 = builder.text(map_line(a.uid_inside, a.uid_outside));
     made.s1 = builder.text(map_line(a.gid_inside, a.gid_outside));
-    made.a = surroundings.privileged;
     return made;
   }
   std::optional<Op> operator()(const TakeIds& a) const {
@@ -269,6 +264,10 @@ struct Lower {
 };
 
 }  // namespace
+
+std::string map_line(std::uint32_t inside, std::uint32_t outside) {
+  return std::to_string(inside) + " " + std::to_string(outside) + " 1";
+}
 
 const char* back_end_name(BackEnd back_end) {
   return back_end == BackEnd::kModern ? "modern" : "legacy";

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "launcher/child/image.hpp"
@@ -24,6 +25,9 @@ struct Surroundings {
   bool privileged = false;
   std::uint64_t namespace_inodes[kNamespaceKinds] = {};
 };
+
+/// A line of a uid_map or gid_map for one id (man 7 user_namespaces).
+[[nodiscard]] std::string map_line(std::uint32_t inside, std::uint32_t outside);
 
 /// A relocatable image (image.hpp): same plan and surroundings, same bytes.
 [[nodiscard]] std::vector<std::byte> compile(const Plan& plan, const Surroundings& surroundings);

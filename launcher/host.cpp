@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 
 #include "launcher/controls/control.hpp"
 #include "launcher/sys/proc.hpp"
+#include "launcher/sys/resolve.hpp"
 #include "launcher/sys/session_credentials.hpp"
 #include "launcher/sys/unique_fd.hpp"
 
@@ -20,10 +22,14 @@ namespace belljar::launcher {
 namespace {
 
 Result<std::vector<gid_t>> supplementary_groups(gid_t own) {
-  std::array<gid_t, 256> few{};
-  const int count = getgroups(static_cast<int>(few.size()), few.data());
+  std::vector<gid_t> groups(256);
+  int count = getgroups(static_cast<int>(groups.size()), groups.data());
+  if (count < 0 && errno == EINVAL) {
+    groups.resize(65536);  // NGROUPS_MAX
+    count = getgroups(static_cast<int>(groups.size()), groups.data());
+  }
   if (count < 0) return sys_failure(errno, "read the caller's groups");
-  std::vector<gid_t> groups(few.begin(), few.begin() + count);
+  groups.resize(static_cast<std::size_t>(count));
   std::erase(groups, own);
   return groups;
 }
@@ -43,8 +49,11 @@ Result<std::vector<TopLevel>> top_level() {
   while (const dirent* entry = readdir(root)) {
     const std::string name = std::string("/") + entry->d_name;
     if (name == "/." || name == "/..") continue;
-    if (entry->d_type == DT_DIR) entries.push_back({name, std::nullopt});
-    if (entry->d_type != DT_LNK) continue;
+    struct stat about {};
+    unsigned char type = entry->d_type;
+    if (type == DT_UNKNOWN && lstat(name.c_str(), &about) == 0) type = IFTODT(about.st_mode);
+    if (type == DT_DIR) entries.push_back({name, std::nullopt});
+    if (type != DT_LNK) continue;
     std::array<char, PATH_MAX> text{};
     const ssize_t length = readlinkat(dirfd(root), entry->d_name, text.data(), text.size());
     if (length > 0)
@@ -89,11 +98,49 @@ Result<std::string> blocked_by(const SessionIds& ids, const Host& host, const st
 
 }  // namespace
 
+namespace {
+
+std::vector<int> directory_descriptors(const policy::Io& io) {
+  std::vector<int> inherited = io.keep;
+  if (io.standard_input == policy::Stdio::kInherit) inherited.push_back(0);
+  if (io.standard_output == policy::Stdio::kInherit) inherited.push_back(1);
+  if (io.standard_error == policy::Stdio::kInherit) inherited.push_back(2);
+  std::erase_if(inherited, [](int fd) {
+    struct stat about {};
+    return fstat(fd, &about) != 0 || !S_ISDIR(about.st_mode);
+  });
+  return inherited;
+}
+
+/// Sources of binds with root's links replaced; those without links are not listed.
+Result<std::map<std::string, std::string>> sources(const policy::Filesystem& files) {
+  std::map<std::string, std::string> found;
+  const auto add = [&found](const std::string& path, const std::string& where) -> Status {
+    Result<std::string> resolved = sys::resolve_trusted(path);
+    if (!resolved) {
+      Error error = resolved.error();
+      error.where = where;
+      return fail(std::move(error));
+    }
+    if (*resolved != path) found[path] = std::move(*resolved);
+    return {};
+  };
+  for (const auto& [target, mount] : files.mounts)
+    if (mount.type == policy::MountType::kBind && mount.source != "/")
+      BELLJAR_CHECK(add(mount.source, policy::member_path("filesystem.mounts", target)));
+  if (files.workspace && files.workspace->path != ".")
+    BELLJAR_CHECK(add(files.workspace->path, "filesystem.workspace.path"));
+  return found;
+}
+
+}  // namespace
+
 Result<Host> observe_host(const policy::Policy& policy) {
   Host host;
   for (int fd : policy.io.keep)
     if (fd == sys::proc_directory() || fcntl(fd, F_GETFD) < 0)
       host.absent_descriptors.push_back(fd);
+  host.directory_descriptors = directory_descriptors(policy.io);
   host.uid = static_cast<uid_t>(getauxval(AT_EUID));
   host.gid = static_cast<gid_t>(getauxval(AT_EGID));
   host.groups = BELLJAR_TRY(supplementary_groups(host.gid));
@@ -102,9 +149,17 @@ Result<Host> observe_host(const policy::Policy& policy) {
                          policy.identity.gid.from != policy::Id::From::kCaller;
   if (host.uid == 0 || other_ids) host.capabilities = BELLJAR_TRY(sys::effective_capabilities());
   host.environment = environment();
+  host.sources = BELLJAR_TRY(sources(policy.filesystem));
   if (auto home = host.environment.find("HOME");
       home != host.environment.end() && home->second.starts_with("/"))
     host.home = home->second;
+  // As the kernel names it: /home may be a link, and the current directory never leads through one.
+  std::array<char, PATH_MAX> real{};
+  const bool needs_home = policy.filesystem.home.kind == policy::HomeKind::kPrivate ||
+                          policy.filesystem.workspace ||
+                          policy.filesystem.hide.contains(std::string(policy::kHideHome));
+  if (needs_home && !host.home.empty() && realpath(host.home.c_str(), real.data()) != nullptr)
+    host.home = real.data();
   while (host.home.size() > 1 && host.home.ends_with("/")) host.home.pop_back();
   if (policy.filesystem.home.kind == policy::HomeKind::kPrivate && !host.home.empty())
     host.home_exists = access(host.home.c_str(), F_OK) == 0;

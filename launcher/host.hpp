@@ -35,7 +35,9 @@ struct Host {
   std::string home;                 ///< $HOME, empty when unset or not absolute.
   bool home_exists = false;
   std::map<std::string, std::string> environment;
-  std::vector<int> absent_descriptors;  ///< Those of io.keep that the caller did not leave open.
+  std::map<std::string, std::string> sources;  ///< Of binds that lead through links of root's.
+  std::vector<int> directory_descriptors;  ///< Of 0, 1, 2 and io.keep: a door to the host's tree.
+  std::vector<int> absent_descriptors;     ///< Those of io.keep that the caller did not leave open.
   Access workspace_access = Access::kWrite;  ///< As the session's uid.
   std::string workspace_blocked_by;          ///< The first directory on the way that keeps it out.
 

@@ -41,7 +41,9 @@ using Clock = std::chrono::steady_clock;
 using sys::UniqueFd;
 
 /// What `belljar run` passes on. KILL and STOP cannot be.
-constexpr std::array kForwarded = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGUSR1, SIGUSR2};
+/// TSTP stops both.
+constexpr std::array kForwarded = {SIGINT,   SIGTERM, SIGHUP,  SIGQUIT,
+                                   SIGWINCH, SIGUSR1, SIGUSR2, SIGTSTP};
 
 /// A launch that has not reached the command's exec by then is given up: a dead network file system
 /// below a bind's source would hold it for ever.
@@ -57,7 +59,7 @@ class SignalMask {
  public:
   SignalMask() {
     sigfillset(&blocked_);
-    for (int keep : {SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT}) sigdelset(&blocked_, keep);
+    for (int keep : {SIGTTIN, SIGTTOU, SIGCONT}) sigdelset(&blocked_, keep);
     error_ = sigprocmask(SIG_SETMASK, &blocked_, &before_) == 0 ? 0 : errno;
   }
   SignalMask(const SignalMask&) = delete;
@@ -205,16 +207,20 @@ class Launcher {
       return Attempt::kDone;
     }
     control_ = UniqueFd(ends[0]);
-    UniqueFd childs_end(ends[1]);
+    childs_end_ = UniqueFd(ends[1]);
     arena->control = ends[1];
     arena->proc = sys::proc_directory();
     arena->rseq = rseq_area();
     cloned_at_ = Clock::now();
     started_ = false;
+    map_error_ = 0;
+    early_.clear();
     const int error =
         record_.back_end == BackEnd::kModern ? clone_modern(*arena) : fork_legacy(*arena);
-    childs_end.reset();
+    // Only the legacy helper's death is told by the end of file; init's is by its own descriptor.
+    if (record_.back_end == BackEnd::kLegacy) childs_end_.reset();
     if (error != 0) return cannot_create(error);
+    if (map_error_ != 0) return cannot_map();
     return watch();
   }
 
@@ -249,11 +255,61 @@ class Launcher {
     arguments.exit_signal = SIGCHLD;
     const long pid = sys::raw(SYS_clone3, &arguments, sizeof arguments);
     if (pid == 0) run_child(arena);
+    if (pid > 0) {
+      init_ = UniqueFd(pidfd);
+      init_pid_ = static_cast<pid_t>(pid);
+      if (create_->as_session) map_error_ = write_maps(init_pid_);
+    }
     if (!session.leave()) std::abort();
-    if (pid < 0) return static_cast<int>(-pid);
-    init_ = UniqueFd(pidfd);
-    init_pid_ = static_cast<pid_t>(pid);
-    return 0;
+    return pid < 0 ? static_cast<int>(-pid) : 0;
+  }
+
+  /// The one-line id maps of `pid`'s namespace, by the session's effective ids with the
+  /// capabilities raised: the owner of the namespace writes them, and no process has to be dumpable
+  /// for it. 0, or the errno. Then the child may go on.
+  int write_maps(pid_t pid) {
+    const MapIds* map = nullptr;
+    for (const Step& step : plan_.steps)
+      if (const auto* found = std::get_if<MapIds>(&step.action)) map = found;
+    if (map == nullptr) return ENOSYS;
+    const std::string directory = std::to_string(pid);
+    int error = write_file(directory + "/setgroups", "deny");
+    if (error == 0)
+      error = write_file(directory + "/uid_map", map_line(map->uid_inside, map->uid_outside));
+    if (error == 0)
+      error = write_file(directory + "/gid_map", map_line(map->gid_inside, map->gid_outside));
+    Message go;
+    go.kind = MessageKind::kGo;
+    if (error == 0 && ::send(control_.get(), &go, sizeof go, MSG_NOSIGNAL) != sizeof go)
+      error = errno;
+    return error;
+  }
+
+  static int write_file(const std::string& path, const std::string& text) {
+    const UniqueFd file(openat(sys::proc_directory(), path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!file.valid()) return errno;
+    const ssize_t wrote = write(file.get(), text.data(), text.size());
+    if (wrote < 0) return errno;
+    return static_cast<std::size_t>(wrote) == text.size() ? 0 : EIO;
+  }
+
+  /// Legacy: the helper has unshared.
+  std::optional<Attempt> map_helper() {
+    sys::SessionCredentials session(host_.uid, host_.gid, host_.capabilities);
+    Status assumed = session.assume(create_->uid, create_->gid);
+    if (assumed) assumed = session.raise_capabilities();
+    map_error_ = assumed ? write_maps(helper_) : assumed.error().sys_errno;
+    if (!session.leave()) std::abort();
+    return map_error_ == 0 ? std::nullopt : std::optional(cannot_map());
+  }
+
+  Attempt cannot_map() {
+    Message message;
+    message.error = map_error_;
+    for (std::size_t i = 0; i < plan_.steps.size(); ++i)
+      if (std::holds_alternative<MapIds>(plan_.steps[i].action)) message.step = static_cast<int>(i);
+    if (helper_ > 0) kill(helper_, SIGKILL);
+    return failed(message);
   }
 
   int fork_legacy(Arena& arena) {
@@ -271,10 +327,11 @@ class Launcher {
       std::array<pollfd, 3> ready = {
           {{control_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}, {init_.get(), POLLIN, 0}}};
       const std::optional<timespec> timeout = time_left();
+      if (timeout && timeout->tv_sec == 0 && timeout->tv_nsec == 0) return time_is_up();
       const int count = ppoll(ready.data(), ready.size(), timeout ? &*timeout : nullptr, nullptr);
       if (count < 0 && errno == EINTR) continue;
-      if (count < 0) return give_up("watch the sandbox");
-      if (count == 0) return time_is_up();
+      if (count < 0) return give_up("watch the sandbox", errno);
+      if (count == 0) continue;
       // Messages first: a signal that comes after the command's start is the command's.
       bool heard = false;
       while (has_message()) {
@@ -302,7 +359,7 @@ class Launcher {
     if (!started_) {
       // Before it has said so, the helper has no init that would be left behind.
       if (helper_ > 0) kill(helper_, SIGKILL);
-      return give_up("set the sandbox up within 60 s");
+      return give_up("set the sandbox up within 60 s", ETIMEDOUT);
     }
     record_.cause = Cause::kWallTime;
     record_.limits.emplace_back("wall_time");
@@ -310,10 +367,10 @@ class Launcher {
     return finish();
   }
 
-  Attempt give_up(const char* what) {
+  Attempt give_up(const char* what, int error) {
     kill_sandbox();
     finish();
-    refuse({ErrorKind::kSystem, errno, std::string("could not ") + what, {}, {}});
+    refuse({ErrorKind::kSystem, error, std::string("could not ") + what, {}, {}});
     return Attempt::kDone;
   }
 
@@ -335,6 +392,14 @@ class Launcher {
       }
       return;
     }
+    send_signal(number);
+    if (number != SIGTSTP) return;
+    // The command must not go on reading a terminal that its caller has taken back.
+    raise(SIGSTOP);
+    send_signal(SIGCONT);
+  }
+
+  void send_signal(int number) const {
     Message message;
     message.kind = MessageKind::kSignal;
     message.status = number;
@@ -353,13 +418,38 @@ class Launcher {
     Message message;
     const ssize_t got = recv(control_.get(), &message, sizeof message, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
-    if (got != sizeof message) return ended_silently();
+    if (got != sizeof message) return early_.empty() ? ended_silently() : *handle_early();
+    // Legacy: init may speak before the helper has said which process it is.
+    const bool is_helpers =
+        message.kind == MessageKind::kHelper || message.kind == MessageKind::kNeedMaps;
+    if (helper_ > 0 && !is_helpers) {
+      early_.push_back(message);
+      return std::nullopt;
+    }
+    return handle(message);
+  }
+
+  /// What came before init was known; at the end of file, when it never will be, it is the
+  /// helper's.
+  std::optional<Attempt> handle_early() {
+    const std::vector<Message> messages = std::move(early_);
+    early_.clear();
+    for (const Message& message : messages)
+      if (std::optional<Attempt> end = handle(message)) return end;
+    return init_.valid() ? std::nullopt : std::optional(ended_silently());
+  }
+
+  std::optional<Attempt> handle(const Message& message) {
     switch (message.kind) {
+      case MessageKind::kNeedMaps:
+        return map_helper();
       case MessageKind::kHelper:
         return adopt(message.pid);
       case MessageKind::kFailed:
         return failed(message);
       case MessageKind::kStarted:
+        // Without a descriptor of init nothing could be ended.
+        if (!init_.valid()) return ended_silently();
         started(message);
         return std::nullopt;
       case MessageKind::kStopped:
@@ -370,6 +460,7 @@ class Launcher {
         return std::nullopt;
       case MessageKind::kEnded:
         return ended(message);
+      case MessageKind::kGo:
       case MessageKind::kSignal:
         break;
     }
@@ -384,10 +475,10 @@ class Launcher {
     if (init_.valid()) {
       // A signal that came before there was anything to kill.
       if (record_.signal) kill_sandbox();
-      return std::nullopt;
+      return early_.empty() ? std::nullopt : handle_early();
     }
     kill(pid, SIGKILL);
-    return give_up("open a descriptor of the sandbox's init");
+    return give_up("open a descriptor of the sandbox's init", EMFILE);
   }
 
   void reap_helper() {
@@ -397,6 +488,7 @@ class Launcher {
 
   void started(const Message& message) {
     started_ = true;
+    childs_end_.reset();
     started_at_ = Clock::now();
     record_.setup_time = since(cloned_at_);
     note_proc_mode(static_cast<ProcMode>(message.proc_mode));
@@ -428,6 +520,7 @@ class Launcher {
   }
 
   Attempt ended_silently() {
+    kill_sandbox();
     finish();
     if (record_.signal) {
       record_.cause = Cause::kKilled;
@@ -511,9 +604,12 @@ class Launcher {
   const CreateNamespaces* create_ = nullptr;
   UniqueFd signals_;
   UniqueFd control_;
+  UniqueFd childs_end_;
   UniqueFd init_;
   pid_t init_pid_ = 0;
   pid_t helper_ = 0;
+  int map_error_ = 0;
+  std::vector<Message> early_;
   Clock::time_point cloned_at_;
   Clock::time_point started_at_;
   bool started_ = false;

@@ -161,7 +161,7 @@ struct Describe {
                        : "keep only the named capabilities, lock securebits";
   }
   std::string operator()(const CheckInit&) const {
-    return "read back: init's pid, ids and capabilities";
+    return "read back: pid, ids and capabilities, as init has them";
   }
   std::string operator()(const ForgetLauncher&) const {
     return "unmap everything that came from belljar: heap, stack, environment, arguments";

@@ -170,7 +170,8 @@ struct DropCapabilities {
   std::uint64_t keep = 0;  ///< One bit per capability number.
 };
 
-/// Read-back (a), second half: init's own ids and pid, from /proc/self/status.
+/// Read-back (a), second half: pid, ids and capabilities, as init has them, from the status of the
+/// payload that has just been cloned from it.
 struct CheckInit {
   uid_t uid = 0;
   gid_t gid = 0;

@@ -167,7 +167,7 @@ struct SyscallRule {
 enum class SyscallBase { kNone, kAgent1, kStrict1 };
 
 struct Syscalls {
-  SyscallBase base = SyscallBase::kNone;
+  SyscallBase base = SyscallBase::kAgent1;      ///< "none" has to be written out.
   std::optional<SyscallAction> default_action;  ///< Absent: the base's own; for `none`, allow.
   std::map<std::string, SyscallRule> rules;  ///< By system call; each replaces the base's verdict.
 };

@@ -84,7 +84,10 @@ int fail_read_back(Child& child, const char* what) noexcept {
 }
 
 [[noreturn]] void leave(int code) noexcept {
-  for (;;) raw(SYS_exit_group, code);
+  raw(SYS_exit_group, code);
+  raw(SYS_exit, code);
+  // A policy's filter may refuse both.
+  for (;;) __builtin_trap();
 }
 
 /// Low numbers are left to the one close_range that payload and init make when all is set up (all
@@ -163,14 +166,21 @@ bool is_unavailable(int error) noexcept {
          error == -EOPNOTSUPP || error == -EACCES;
 }
 
+/// Which symbolic links a path may lead through.
+enum class Links {
+  kNone,     ///< A bind's source: the launcher has replaced root's links, no other is trusted.
+  kPlanned,  ///< A mount point: links on our own root tmpfs, and those that no payload can change
+             ///< now.
+  kAll,      ///< Inside the finished root.
+};
+
 /// Walks `path` one component at a time without ever leaving `top`, as openat2 would with IN_ROOT
-/// and NO_MAGICLINKS. A symbolic link is followed only when it is not the session's own: a link
-/// that an earlier payload planted must not decide what the next launch mounts, or where
-/// (CVE-2026-87766, CVE-2024-42472). Links on our own root tmpfs are planned ones.
+/// and NO_MAGICLINKS. A link that an earlier payload planted must not decide what the next launch
+/// mounts, or where (CVE-2026-87766, CVE-2024-42472).
 class GuardedWalk {
  public:
-  GuardedWalk(Child& child, int top, bool own_links) noexcept
-      : child_(child), top_(top), own_links_(own_links) {}
+  GuardedWalk(Child& child, int top, Links links) noexcept
+      : child_(child), top_(top), links_allowed_(links) {}
 
   int open(const char* path) noexcept {
     if (std::strlen(path) >= sizeof rest_) return -ENAMETOOLONG;
@@ -242,16 +252,18 @@ class GuardedWalk {
     const long rc = raw(SYS_fstatfs, link, &system);
     if (rc < 0) return static_cast<int>(rc);
     if (system.f_type == PROC_SUPER_MAGIC) return -ELOOP;  // A magic link leads anywhere.
-    if (own_links_ || child_.image.uid_outside == 0) return 0;
-    if (child_.root_is_ours && top_ == child_.root) {
-      struct stat root;
-      if (raw(SYS_newfstatat, child_.root, "", &root, AT_EMPTY_PATH) >= 0 &&
-          root.st_dev == about.st_dev)
-        return 0;
-    }
-    if (about.st_uid != static_cast<uid_t>(raw(SYS_getuid))) return 0;
+    if (links_allowed_ == Links::kAll) return 0;
+    if (links_allowed_ == Links::kPlanned && is_planned(about, system)) return 0;
     set_subject(child_, Detail::kPlantedLink, name_);
     return -ELOOP;
+  }
+
+  /// On our own root tmpfs, which nobody else has touched yet, or on a read-only mount.
+  bool is_planned(const struct stat& about, const struct statfs& system) noexcept {
+    if (static_cast<std::uint64_t>(system.f_flags) & MS_RDONLY) return true;
+    struct stat root;
+    return child_.root_is_ours && raw(SYS_newfstatat, child_.root, "", &root, AT_EMPTY_PATH) >= 0 &&
+           root.st_dev == about.st_dev;
   }
 
   bool is_top(int at) noexcept {
@@ -263,7 +275,7 @@ class GuardedWalk {
 
   Child& child_;
   int top_;
-  bool own_links_;
+  Links links_allowed_;
   int links_ = 0;
   char name_[256] = {};
   char rest_[kPathRoom] = {};
@@ -271,7 +283,7 @@ class GuardedWalk {
 
 /// O_PATH descriptor of `path` below `top`. One openat2 when no link stands in the way, which is
 /// the rule; the walk where one does, or where openat2 is not to be had.
-int open_path(Child& child, int top, const char* path, bool own_links = false) noexcept {
+int open_path(Child& child, int top, const char* path, Links links) noexcept {
   while (*path == '/') ++path;
   sys::OpenHow how;
   how.flags = O_PATH | O_CLOEXEC;
@@ -280,19 +292,19 @@ int open_path(Child& child, int top, const char* path, bool own_links = false) n
   const long fd = raw(SYS_openat2, top, relative, &how, sizeof how);
   if (fd >= 0) return static_cast<int>(fd);
   if (fd != -ELOOP && fd != -ENOSYS && fd != -EPERM && fd != -EINVAL) return static_cast<int>(fd);
-  GuardedWalk walk(child, top, own_links);
+  GuardedWalk walk(child, top, links);
   return walk.open(path);
 }
 
 int open_target(Child& child, const char* path) noexcept {
-  return open_path(child, child.root, path);
+  return open_path(child, child.root, path, Links::kPlanned);
 }
 
 /// A bind's source, in the host's tree: `/` is still the launcher's root.
 int open_source(Child& child, const char* path) noexcept {
   // Legacy: the new root covers /proc, which is still there by the descriptor from before.
   if (child.covered_proc >= 0 && std::strncmp(path, "/proc/", 6) == 0)
-    return open_path(child, child.covered_proc, path + 5);
+    return open_path(child, child.covered_proc, path + 5, Links::kNone);
   sys::OpenHow how;
   how.flags = O_PATH | O_CLOEXEC;
   how.resolve = sys::kResolveNoMagicLinks | sys::kResolveNoSymlinks;
@@ -300,7 +312,7 @@ int open_source(Child& child, const char* path) noexcept {
   if (direct >= 0 || direct == -ENOENT || direct == -EACCES) return static_cast<int>(direct);
   const long top = raw(SYS_openat, AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
   if (top < 0) return static_cast<int>(top);
-  const int fd = open_path(child, static_cast<int>(top), path);
+  const int fd = open_path(child, static_cast<int>(top), path, Links::kNone);
   close_fd(static_cast<int>(top));
   return fd;
 }
@@ -539,11 +551,30 @@ int legacy_root(Child& child, const Op& op) noexcept {
 }
 
 int do_attach_root(Child& child, const Op& op) noexcept {
-  raw(SYS_umask, 0);
   const int rc = child.image.legacy ? legacy_root(child, op) : modern_root(child, op);
   if (rc < 0) return rc;
   child.root_is_ours = op.s0 == 0;
   return check_flags(child, child.root, op.a, "/");
+}
+
+/// mountinfo names mounts by where they really are; the plan by a path that may lead through a
+/// link.
+int note_real_target(Child& child, const Op& op, int target, const char* path) noexcept {
+  constexpr std::size_t kRootLength = 5;  // "/proc", where the new root is assembled
+  char real[kPathRoom];
+  const FdPath link(child, target);
+  const long length = raw(SYS_readlinkat, child.arena.proc, link.text, real, sizeof real - 1);
+  if (length < 0) return static_cast<int>(length);
+  real[length] = '\0';
+  if (static_cast<std::size_t>(length) < kRootLength || equal(real + kRootLength, path)) return 0;
+  for (RealTarget& free : child.arena.real_targets) {
+    if (free.op != nullptr) continue;
+    if (static_cast<std::size_t>(length) >= sizeof free.path) return -ENAMETOOLONG;
+    free.op = &op;
+    append_text(free.path, real + kRootLength);
+    return 0;
+  }
+  return -ENOSPC;
 }
 
 int do_bind_mount(Child& child, const Op& op) noexcept {
@@ -568,6 +599,7 @@ int do_bind_mount(Child& child, const Op& op) noexcept {
   if (target < 0 && child.arena.report.detail == Detail::kNone)
     set_subject(child, Detail::kNone, target_path);
   if (target >= 0) rc = bind(child, source, target, op.a, /*recursive=*/true, target_path);
+  if (rc >= 0 && child.image.legacy) rc = note_real_target(child, op, target, target_path);
   close_fd(target);
   close_fd(source);
   return rc;
@@ -621,6 +653,9 @@ int do_mount_proc(Child& child, const Op& op) noexcept {
     rc = mount_proc_mode(child, target, mode, child.text(op.s1));
     if (rc >= 0 || rc != -EPERM || op.c == 0) break;
     mode = static_cast<ProcMode>(static_cast<int>(mode) + 1);
+    // Weaker, but never writable where the policy wanted it read-only.
+    if (static_cast<ProcMode>(op.a) == ProcMode::kFullReadOnly && mode == ProcMode::kPids)
+      mode = ProcMode::kPidsReadOnly;
   }
   close_fd(target);
   child.arena.proc_mode = static_cast<std::uint32_t>(mode);
@@ -732,6 +767,7 @@ int do_make_directory(Child& child, const Op& op) noexcept {
   const int parent = make_path(child, child.text(op.s0), Leaf::kNothing, &name);
   if (parent < 0) return parent;
   long rc = raw(SYS_mkdirat, parent, name, op.a);
+  if (rc >= 0) rc = raw(SYS_fchmodat, parent, name, op.a);  // The caller's umask took bits away.
   close_fd(parent);
   return static_cast<int>(rc == -EEXIST ? 0 : rc);
 }
@@ -752,6 +788,7 @@ int do_make_file(Child& child, const Op& op) noexcept {
   const long fd = raw(SYS_openat, parent, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, op.a);
   close_fd(parent);
   if (fd < 0) return static_cast<int>(fd);
+  raw(SYS_fchmod, fd, op.a);
   const long written = raw(SYS_write, fd, child.text(op.s1), op.b);
   raw(SYS_close, fd);  // At once: a mount with a writer cannot become read-only.
   if (written < 0) return static_cast<int>(written);
@@ -824,6 +861,8 @@ const Op* bind_above(Child& child, const char* path) noexcept {
                             op.code == OpCode::kMountDev || op.code == OpCode::kMaskPath;
     if (!is_root && !has_target && op.code != OpCode::kBindMount) continue;
     const char* target = is_root ? "/" : child.text(has_target ? op.s0 : op.s1);
+    for (const RealTarget& real : child.arena.real_targets)
+      if (real.op == &op) target = real.path;
     const std::size_t length = std::strlen(target);
     if (length < best_length) continue;
     const bool covers = length == 1 || (std::strncmp(path, target, length) == 0 &&
@@ -899,7 +938,7 @@ int settle_line(Child& child, const MountLine& line) noexcept {
   if (*path == '\0') path = "/";
   const Op* op = bind_above(child, path);
   if (op == nullptr || (line.flags & op->a) == op->a) return 0;
-  const int fd = open_path(child, child.root, path, /*own_links=*/true);
+  const int fd = open_path(child, child.root, path, Links::kAll);
   // Out of the uid's reach, or covered by another mount: nobody in the sandbox gets there either.
   if (fd == -EACCES || fd == -ENOENT || fd == -ENOTDIR) return 0;
   if (fd < 0) return fd;
@@ -956,9 +995,22 @@ int do_settle_mount_flags(Child& child) noexcept {
 // ------------------------------------------------------------------------------------------------
 // Identity, namespaces, privileges
 
+/// A privileged launcher writes the maps: for its child to do so it would have to be dumpable, and
+/// any process of the session's uid on the host, which owns the new namespace, could look into it
+/// then.
+int wait_for_maps(Child& child) noexcept {
+  for (;;) {
+    Message message;
+    const long got =
+        raw(SYS_recvfrom, child.arena.control, &message, sizeof message, 0, nullptr, nullptr);
+    if (got == -EINTR) continue;
+    if (got <= 0) leave(125);  // The lifeline.
+    if (got == sizeof message && message.kind == MessageKind::kGo) return 0;
+  }
+}
+
 int do_map_ids(Child& child, const Op& op) noexcept {
-  // After a change of effective ids /proc/self belongs to root until the process is dumpable.
-  if (op.a != 0) raw(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0);
+  if (child.image.privileged) return wait_for_maps(child);
   int rc = write_at(child.arena.proc, "self/setgroups", "deny");
   if (rc >= 0) rc = write_at(child.arena.proc, "self/uid_map", child.text(op.s0));
   if (rc >= 0) rc = write_at(child.arena.proc, "self/gid_map", child.text(op.s1));
@@ -1132,15 +1184,18 @@ const char* wrong_capabilities(const Status& status, std::uint64_t keep) noexcep
   return nullptr;
 }
 
+/// What the payload has inherited is what init has: a second process in the namespace, by its
+/// clone.
 int do_check_init(Child& child, const Op& op) noexcept {
   const long fd = raw(SYS_openat, child.arena.proc, "self/status", O_RDONLY | O_CLOEXEC, 0);
   if (fd < 0) return static_cast<int>(fd);
+  child.status = static_cast<int>(fd);
   Status status;
-  const int rc = status.read(static_cast<int>(fd));
+  const int rc = status.read(child.status);
   if (rc < 0) return rc;
   std::uint64_t pids[8];
   const int levels = status.numbers("NSpid", 10, pids, 8);
-  if (levels < 2 || pids[levels - 1] != 1) return fail_read_back(child, "NSpid");
+  if (levels < 2 || pids[levels - 1] != 2) return fail_read_back(child, "NSpid");
   if (!status.all_equal("Uid", op.a)) return fail_read_back(child, "Uid");
   if (!status.all_equal("Gid", op.b)) return fail_read_back(child, "Gid");
   if (const char* wrong = wrong_capabilities(status, op.c)) return fail_read_back(child, wrong);
@@ -1154,8 +1209,8 @@ int do_check_init(Child& child, const Op& op) noexcept {
 
 bool groups_match(const Status& status, const Expectation& expected) noexcept {
   if (expected.group_count < 0) return true;
-  std::uint64_t groups[64];
-  const int count = status.numbers("Groups", 10, groups, 64);
+  std::uint64_t groups[512];
+  const int count = status.numbers("Groups", 10, groups, 512);
   // Groups that the map does not know are shown as the overflow id; their number still counts.
   return count == expected.group_count;
 }
@@ -1243,8 +1298,6 @@ int do_new_process_group(Child& child) noexcept {
       rc = raw(SYS_rt_sigaction, number, &standard, nullptr, sizeof standard.mask);
   const std::uint64_t none = 0;
   if (rc >= 0) rc = raw(SYS_rt_sigprocmask, SIG_SETMASK, &none, nullptr, sizeof none);
-  if (rc >= 0) rc = raw(SYS_openat, child.arena.proc, "self/status", O_RDONLY | O_CLOEXEC, 0);
-  if (rc >= 0) child.status = static_cast<int>(rc);
   return static_cast<int>(rc);
 }
 
@@ -1269,7 +1322,7 @@ int do_change_directory(Child& child, const Op& op) noexcept {
   if (equal(path, "/")) return 0;  // Where the pivot left us.
   const long top = raw(SYS_openat, AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
   if (top < 0) return static_cast<int>(top);
-  const int fd = open_path(child, static_cast<int>(top), path, /*own_links=*/true);
+  const int fd = open_path(child, static_cast<int>(top), path, Links::kAll);
   if (fd < 0) {
     set_subject(child, Detail::kNone, path);
     return fd;
@@ -1725,9 +1778,13 @@ void run_legacy_helper(Arena& arena) noexcept {
     if (rc < 0) report_and_leave(child, step, static_cast<int>(rc));
   }
   raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-  raw(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0);
   rc = raw(SYS_unshare, child.image.namespace_flags);
   if (rc < 0) report_and_leave(child, step, static_cast<int>(rc));
+  if (child.image.privileged) {
+    Message message;
+    message.kind = MessageKind::kNeedMaps;
+    send(child, message);
+  }
   const Op* map = find_map(child);
   rc = map == nullptr ? -ENOSYS : do_map_ids(child, *map);
   if (rc < 0) report_and_leave(child, map == nullptr ? step : map->step, static_cast<int>(rc));

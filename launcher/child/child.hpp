@@ -20,6 +20,12 @@ struct RseqArea {
   std::uint32_t size = 0;
 };
 
+/// Legacy back end: where the mount point of a bind really is, when a link led there.
+struct RealTarget {
+  const Op* op;
+  char path[1024];
+};
+
 /// One private mapping that is all that init keeps besides its text: state, two stacks, the image.
 /// Made by the launcher; `image` lies at `image_offset`.
 struct Arena {
@@ -32,6 +38,7 @@ struct Arena {
   std::uint32_t base_filters = 0;  ///< Seccomp filters that init was born with.
   std::uint32_t proc_mode = 0;
   std::uint64_t ignored_signals = 0;  ///< What the caller ignores, bit N-1 for signal N.
+  RealTarget real_targets[8];         ///< Zero as mapped, and never touched where no link is met.
   alignas(4096) std::byte init_stack[kInitStack];
   alignas(4096) std::byte payload_stack[kPayloadStack];
 

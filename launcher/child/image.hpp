@@ -8,7 +8,7 @@ namespace belljar::launcher {
 
 enum class OpCode : std::uint16_t {
   // Carried out by init.
-  kMapIds,   ///< s0 uid_map, s1 gid_map, a: 1 when init must become dumpable first
+  kMapIds,   ///< s0 uid_map, s1 gid_map; a privileged launcher writes them itself
   kTakeIds,  ///< a uid, b gid
   kGuardInit,
   kJoinKeyring,
@@ -29,9 +29,9 @@ enum class OpCode : std::uint16_t {
   kPivotRoot,
   kCheckNamespaces,   ///< a CLONE_NEW* flags that were created
   kDropCapabilities,  ///< a bits to keep
-  kCheckInit,         ///< a uid, b gid, c capability bits
   kForgetLauncher,
   // Carried out by the payload.
+  kCheckInit,  ///< a uid, b gid, c capability bits; opens the payload's status
   kNewProcessGroup,
   kSetUmask,         ///< a mask
   kSetLimit,         ///< a resource, b value
@@ -105,8 +105,10 @@ enum class MessageKind : std::uint32_t {
   kStarted,  ///< The payload has passed exec.
   kStopped,  ///< By signal `status`.
   kContinued,
-  kEnded,  ///< With wait status `status`; `usage` of the payload's own process.
+  kEnded,     ///< With wait status `status`; `usage` of the payload's own process.
+  kNeedMaps,  ///< Legacy back end, privileged: the helper has unshared and waits.
   // From the launcher:
+  kGo,      ///< The id maps are written.
   kSignal,  ///< Send signal `status` to the payload's process group.
 };
 

@@ -1,5 +1,6 @@
 #include "launcher/cli/options.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,11 +17,32 @@ std::string json_string(const std::string& value) {
   return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// The command line is the caller's own word, so its paths are resolved at once and with his
-/// rights; the sandbox then follows no link of the session's on the way to them.
-std::string resolved(const std::string& path) {
-  std::array<char, PATH_MAX> buffer{};
-  return realpath(path.c_str(), buffer.data()) != nullptr ? std::string(buffer.data()) : path;
+/// The absolute form of a path that was typed. No link is followed for it: one that an earlier
+/// command planted must not decide what is shown to the next. Empty, after `..` behind a link, when
+/// the words and the file tree disagree about where it leads.
+std::string absolute(const std::string& path) {
+  std::array<char, PATH_MAX> here{};
+  std::string full = path;
+  if (!path.starts_with("/")) {
+    if (getcwd(here.data(), here.size()) == nullptr) return {};
+    full = std::string(here.data()) + "/" + path;
+  }
+  std::string out;
+  for (std::size_t from = 0; from < full.size();) {
+    const std::size_t to = std::min(full.find('/', from), full.size());
+    const std::string name = full.substr(from, to - from);
+    if (name == "..")
+      out.erase(out.empty() ? 0 : out.rfind('/'));
+    else if (!name.empty() && name != ".")
+      out += "/" + name;
+    from = to + 1;
+  }
+  if (out.empty()) out = "/";
+  struct stat typed {
+  }, found{};
+  const bool same = stat(path.c_str(), &typed) == 0 && stat(out.c_str(), &found) == 0 &&
+                    typed.st_dev == found.st_dev && typed.st_ino == found.st_ino;
+  return same ? out : std::string();
 }
 
 /// Where the `=` behind a path stands: keys in brackets, quoted or not, may hold one themselves.
@@ -68,8 +90,10 @@ class Settings {
       return complain(option, "expected SRC:DST or SRC:DST:ro");
     if (access(source.c_str(), F_OK) != 0)
       return complain(option, source + " cannot be found: " + strerrordesc_np(errno));
+    source = absolute(source);
+    if (source.empty()) return complain(option, "name the source without \"..\"");
     add(policy::member_path("filesystem.mounts", target),
-        "{\"type\":\"bind\",\"source\":" + json_string(resolved(source)) +
+        "{\"type\":\"bind\",\"source\":" + json_string(source) +
             ",\"readonly\":" + (readonly ? "true" : "false") + "}",
         option);
   }
@@ -92,14 +116,19 @@ class Settings {
     const std::string option = "--workspace " + directory;
     if (access(directory.c_str(), F_OK) != 0)
       return complain(option, std::string("cannot be found: ") + strerrordesc_np(errno));
-    add("filesystem.workspace.path", json_string(resolved(directory)), option);
+    const std::string path = absolute(directory);
+    if (path.empty()) return complain(option, "name the directory without \"..\"");
+    add("filesystem.workspace.path", json_string(path), option);
   }
 
   void add_set(const std::string& text) {
     const std::size_t equals = end_of_path(text);
     if (equals == std::string::npos || equals == 0)
       return complain("--set " + text, "expected PATH=VALUE, as in limits.wall_time=30s");
-    add(text.substr(0, equals), text.substr(equals + 1), "--set " + text);
+    std::string value = text.substr(equals + 1);
+    // For these the word is a value; JSON's null would unset what it is meant to set.
+    if (value == "null" && text.starts_with("io.")) value = "\"null\"";
+    add(text.substr(0, equals), value, "--set " + text);
   }
 
   [[nodiscard]] bool failed() const { return failed_; }

@@ -1,4 +1,8 @@
 #include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +15,8 @@
 #include "launcher/cli/options.hpp"
 #include "launcher/failure.hpp"
 #include "launcher/launch.hpp"
+#include "launcher/sys/kernel.hpp"
+#include "launcher/sys/raw.hpp"
 #include "launcher/sys/unique_fd.hpp"
 
 namespace belljar::launcher {
@@ -29,41 +35,95 @@ void write_line(int fd, std::string line) {
   }
 }
 
-/// Where the record goes: a file that is made before the launch, so that a run whose record could
-/// not be written never starts, or a descriptor of the caller's.
+/// Where the record goes. A file is looked at before the launch, so that a run whose record could
+/// not be written never starts, and made after it, when nothing of the sandbox is left: the
+/// directory may be one that the command writes, and what it puts there under that name, file or
+/// link, is replaced.
 class RecordSink {
  public:
   /// False, after saying why, when it cannot be written.
   bool open(const std::string& where) {
     if (where.empty()) return true;
-    if (where.starts_with("fd:")) {
-      const auto [end, error] = std::from_chars(where.data() + 3, where.data() + where.size(), fd_);
-      if (error == std::errc() && end == where.data() + where.size() && fcntl(fd_, F_GETFD) >= 0)
-        return true;
-      std::fprintf(stderr, "belljar: --record %s: is not an open descriptor\n", where.c_str());
-      return false;
-    }
-    file_ = sys::UniqueFd(
-        ::open(where.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0644));
-    fd_ = file_.get();
-    if (file_.valid()) return true;
-    std::fprintf(stderr, "belljar: --record %s: cannot be made: %s (%s)\n", where.c_str(),
-                 strerrordesc_np(errno), errno_name(errno).c_str());
-    return false;
+    where_ = where;
+    return where.starts_with("fd:") ? open_descriptor(where) : open_directory(where);
   }
 
-  void write(const std::string& json) const {
+  /// False, after saying why, when it could not be.
+  [[nodiscard]] bool write(const std::string& json) const {
     if (fd_ >= 0) write_line(fd_, json);
+    return !directory_.valid() || write_file(json);
   }
 
  private:
+  bool complain(const std::string& what) const {
+    std::fprintf(stderr, "belljar: --record %s: %s\n", where_.c_str(), what.c_str());
+    return false;
+  }
+
+  bool open_descriptor(const std::string& where) {
+    const auto [end, error] = std::from_chars(where.data() + 3, where.data() + where.size(), fd_);
+    const bool number = error == std::errc() && end == where.data() + where.size();
+    if (number && fcntl(fd_, F_GETFD) >= 0) return true;
+    return complain("is not an open descriptor");
+  }
+
+  bool open_directory(const std::string& where) {
+    const std::size_t slash = where.rfind('/');
+    name_ = slash == std::string::npos ? where : where.substr(slash + 1);
+    const std::string directory = slash == std::string::npos ? "."
+                                  : slash == 0               ? "/"
+                                                             : where.substr(0, slash);
+    sys::OpenHow how;
+    how.flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+    how.resolve = sys::kResolveNoSymlinks | sys::kResolveNoMagicLinks;
+    const long fd = sys::raw(SYS_openat2, AT_FDCWD, directory.c_str(), &how, sizeof how);
+    if (fd == -ELOOP) return complain(directory + " leads through a link; name what it points to");
+    if (fd < 0) return complain("cannot be made: " + describe(static_cast<int>(-fd)));
+    directory_ = sys::UniqueFd(static_cast<int>(fd));
+    struct stat about {};
+    if (fstatat(directory_.get(), name_.c_str(), &about, AT_SYMLINK_NOFOLLOW) == 0 &&
+        !S_ISREG(about.st_mode))
+      return complain("is no regular file; for a pipe or a terminal write fd:N");
+    if (faccessat(directory_.get(), ".", W_OK | X_OK, AT_EACCESS) != 0)
+      return complain("cannot be made: " + describe(errno));
+    return true;
+  }
+
+  [[nodiscard]] bool write_file(const std::string& json) const {
+    const std::string fresh = "." + name_ + "." + std::to_string(getpid());
+    unlinkat(directory_.get(), fresh.c_str(), 0);
+    const sys::UniqueFd file(openat(directory_.get(), fresh.c_str(),
+                                    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
+    if (!file.valid()) return complain("cannot be made: " + describe(errno));
+    write_line(file.get(), json);
+    if (renameat(directory_.get(), fresh.c_str(), directory_.get(), name_.c_str()) == 0)
+      return true;
+    return complain("cannot be made: " + describe(errno));
+  }
+
+  static std::string describe(int error) {
+    return std::string(strerrordesc_np(error)) + " (" + errno_name(error) + ")";
+  }
+
+  std::string where_;
+  std::string name_;
   int fd_ = -1;
-  sys::UniqueFd file_;
+  sys::UniqueFd directory_;
 };
 
+/// Whether a short line can be written without waiting, within `timeout_ms`.
+bool is_ready(int fd, int timeout_ms) {
+  pollfd ready{fd, POLLOUT, 0};
+  return poll(&ready, 1, timeout_ms) == 1;
+}
+
+/// A reader that does not read must not hold up signals and the wall time, so what does not fit
+/// into its pipe while the command runs is dropped.
 Events status_events(int fd) {
   if (fd < 0) return {};
-  const auto say = [fd](const nlohmann::ordered_json& json) { write_line(fd, json.dump()); };
+  const auto say = [fd](const nlohmann::ordered_json& json) {
+    if (is_ready(fd, 0)) write_line(fd, json.dump());
+  };
   return {.started =
               [say](int pid) {
                 say({{"type", "started"}, {"pid", pid}});
@@ -118,6 +178,9 @@ void die_likewise(const Record& record) {
                                        *record.signal == SIGTERM);
   if (!asked || record.cause == Cause::kWallTime) return;
   std::fflush(nullptr);
+  // No core of belljar, whose memory holds the caller's environment, in a directory of the
+  // command's.
+  prctl(PR_SET_DUMPABLE, 0);
   signal(*record.signal, SIG_DFL);
   raise(*record.signal);
 }
@@ -155,21 +218,31 @@ int run_command(const PolicyOptions& options, const std::string& record_to, int 
   if (!record_to.empty() || status_fd >= 0) signal(SIGPIPE, SIG_IGN);
   RecordSink sink;
   if (!sink.open(record_to)) return kBelljarFailed;
+  for (int fd : policy->io.keep) {
+    if (fd != status_fd && record_to != "fd:" + std::to_string(fd)) continue;
+    std::fprintf(
+        stderr,
+        "belljar: io.keep: descriptor %d is where belljar reports, so the command cannot have it\n",
+        fd);
+    return kBelljarFailed;
+  }
   if (status_fd >= 0 && fcntl(status_fd, F_GETFD) < 0) {
     std::fprintf(stderr, "belljar: --status-fd %d: is not an open descriptor\n", status_fd);
     return kBelljarFailed;
   }
   const Record record = run_planned(*policy, host, options, status_events(status_fd), begun);
   const std::string json = record_to.empty() && status_fd < 0 ? std::string() : record.json();
-  sink.write(json);
-  if (status_fd >= 0) write_line(status_fd, "{\"type\":\"record\",\"record\":" + json + "}");
+  const bool kept = sink.write(json);
+  constexpr int kPatienceMs = 5000;
+  if (status_fd >= 0 && is_ready(status_fd, kPatienceMs))
+    write_line(status_fd, "{\"type\":\"record\",\"record\":" + json + "}");
   if (record.setup) std::fputs(failure_text(*record.setup).c_str(), stderr);
   say_why_it_ended(record, *policy);
   say_what_is_degraded(record);
   die_likewise(record);
   // Without destructors: freeing would write to every page that the clone left to be copied.
   std::fflush(nullptr);
-  _exit(record.exit_status());
+  _exit(kept ? record.exit_status() : kBelljarFailed);
 }
 
 }  // namespace belljar::launcher

@@ -29,7 +29,6 @@ enum class Phase {
   kSeal,            ///< Nothing more will be attached.
   kPivot,           ///< The host's tree is gone.
   kInitPrivileges,  ///< Init gives up what it has.
-  kInitReadBack,    ///< Read-back (a).
   kForget,          ///< Init unmaps what came from the launcher.
   kStart,           ///< The payload's process begins.
   kDescriptors,

@@ -9,6 +9,7 @@
 
 #include "launcher/controls/control.hpp"
 #include "launcher/controls/paths.hpp"
+#include "policy/units.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -67,6 +68,17 @@ class Tree {
     }
   }
 
+  /// The target of the writable bind of the host that `path` lies in; empty when it lies in none.
+  [[nodiscard]] std::string writable_bind_above(const std::string& path) const {
+    for (std::string above = parent_of(path); above != "/"; above = parent_of(above)) {
+      const auto found = pieces_.find(above);
+      if (found == pieces_.end()) continue;
+      const auto* bind = std::get_if<BindMount>(&found->second.action);
+      return bind != nullptr && !(bind->flags & kReadOnly) ? above : std::string();
+    }
+    return {};
+  }
+
   void emit(PlanBuilder& builder) {
     for (auto& [target, piece] : pieces_) {
       if (target == "/") continue;
@@ -75,6 +87,9 @@ class Tree {
             if constexpr (requires { action.may_create; }) action.may_create = may_create(target);
           },
           piece.action);
+      if (auto* bind = std::get_if<BindMount>(&piece.action))
+        if (auto real = builder.host.sources.find(bind->source); real != builder.host.sources.end())
+          bind->source = real->second;
       const bool kernel_view = std::holds_alternative<MountProc>(piece.action) ||
                                std::holds_alternative<MountDev>(piece.action);
       builder.control = kernel_view ? kProcAndDev.name : kFilesystem.name;
@@ -175,6 +190,7 @@ class FileSystemPlan {
     add_home();
     if (files_.root == RootKind::kHost) BELLJAR_CHECK(add_host());
     BELLJAR_CHECK(check_made_pieces());
+    BELLJAR_CHECK(check_masks());
     tree_.emit(builder_);
     add_masks();
     return {};
@@ -260,33 +276,45 @@ class FileSystemPlan {
     if (files_.toolchains) add_toolchains(builder_.host.home);
   }
 
-  /// What PATH names below the home: ~/.cargo/bin shows ~/.cargo, ~/bin just itself. ~/.local holds
-  /// keyrings beside its programs, so of it only bin and lib are shown.
+  /// What PATH names below the home, and of it as little as works: the directory itself, or the
+  /// tree that a known tool manager keeps its programs in. Other trees may hold tokens beside their
+  /// programs, as ~/.docker and ~/.local do.
   void add_toolchains(const std::string& home) {
-    if (home.empty()) return;
+    if (home.empty() || home == "/") return;
     std::string_view rest;
     if (auto found = builder_.host.environment.find("PATH");
         found != builder_.host.environment.end())
       rest = found->second;
-    while (!rest.empty()) {
-      const std::size_t colon = rest.find(':');
-      const std::string entry(rest.substr(0, colon));
-      rest = colon == std::string_view::npos ? std::string_view() : rest.substr(colon + 1);
-      if (entry.size() <= home.size() + 1 || !is_within(entry, home)) continue;
-      const std::string top = join(
-          home, entry.substr(home.size() + 1, entry.find('/', home.size() + 1) - home.size() - 1));
-      const bool dotted = top[home.size() + (home == "/" ? 0 : 1)] == '.';
-      if (top == join(home, ".local")) {
-        show_toolchain(join(top, "bin"));
-        show_toolchain(join(top, "lib"));
-      } else if (!dotted || top == join(home, ".config")) {
-        // A project with an environment in it: ~/src/app/.venv/bin shows ~/src/app/.venv.
-        show_toolchain(parent_of(entry) == home ? entry : parent_of(entry));
-      } else {
-        show_toolchain(top);
-      }
-      if (top == join(home, ".cargo")) show_toolchain(join(home, ".rustup"));
+    for (std::size_t colon = 0; colon != std::string_view::npos;) {
+      colon = rest.find(':');
+      const auto normal = policy::normalise_path(rest.substr(0, colon));
+      const std::string entry = normal ? *normal : std::string();
+      if (colon != std::string_view::npos) rest.remove_prefix(colon + 1);
+      if (!entry.empty() && entry != home && is_within(entry, home)) add_toolchain(home, entry);
     }
+  }
+
+  void add_toolchain(const std::string& home, const std::string& entry) {
+    static constexpr std::array<std::string_view, 16> kManagers = {
+        ".asdf", ".bun",   ".cargo", ".deno",   ".ghcup",  ".juliaup", ".nodenv", ".nvm",
+        ".opam", ".pyenv", ".rbenv", ".rustup", ".sdkman", ".volta",   "go",      "sdk"};
+    static constexpr std::array<std::string_view, 7> kTrees = {
+        "anaconda", "mambaforge", "micromamba", "miniconda", "miniforge", "node-", "jdk"};
+    const std::size_t from = home.size() + 1;
+    const std::string first = entry.substr(from, entry.find('/', from) - from);
+    const std::string top = join(home, first);
+    const std::string parent = parent_of(entry);
+    const std::string parent_name = parent.substr(parent.rfind('/') + 1);
+    const auto begins = [&first](std::string_view name) { return first.starts_with(name); };
+    if (std::find(kManagers.begin(), kManagers.end(), first) != kManagers.end() ||
+        std::any_of(kTrees.begin(), kTrees.end(), begins))
+      show_toolchain(top);
+    else if (parent_name == ".venv" || parent_name == "venv")
+      show_toolchain(parent);
+    else
+      show_toolchain(entry);
+    if (first == ".local") show_toolchain(join(top, "lib"));
+    if (first == ".cargo") show_toolchain(join(home, ".rustup"));
   }
 
   void show_toolchain(const std::string& path) {
@@ -348,6 +376,20 @@ class FileSystemPlan {
                       policy::member_path("filesystem.mounts", target),
                       "put a tmpfs there first, or bind what it needs");
     }
+    return {};
+  }
+
+  /// A mask hides a name. Where the payload can rename a directory above it, the next launch would
+  /// look for the name in vain; a mount point itself cannot be renamed, nor what holds it be
+  /// removed.
+  Status check_masks() {
+    for (const auto& [path, why] : files_.mask)
+      if (const std::string writable = tree_.writable_bind_above(path);
+          !writable.empty() && parent_of(path) != writable)
+        return refuse("the command could rename a directory between " + writable +
+                          ", which it writes, and " + path + ", and so uncover it in the next run",
+                      policy::member_path("filesystem.mask", path),
+                      "mask the entry directly below " + writable + ", or make that read-only");
     return {};
   }
 

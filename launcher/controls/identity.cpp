@@ -71,7 +71,7 @@ Status plan(PlanBuilder& builder) {
 /// no_new_privs and the filter for the controls that follow.
 Status read_back(PlanBuilder& builder) {
   const policy::Identity& identity = builder.policy.identity;
-  builder.add(Phase::kInitReadBack,
+  builder.add(Phase::kStart,
               CheckInit{inside_uid(builder), inside_gid(builder), capability_bits(builder.policy)});
   CheckPayload check;
   check.uid = inside_uid(builder);

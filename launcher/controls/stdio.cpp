@@ -31,6 +31,12 @@ Status plan(PlanBuilder& builder) {
         {ErrorKind::kRefused, EBADF,
          "descriptor " + std::to_string(fd) + " is to be kept, and is not open", "io.keep",
          "open it for belljar (in a shell: " + std::to_string(fd) + "< FILE), or remove it"});
+  for (int fd : builder.host.directory_descriptors)
+    return fail({ErrorKind::kRefused, EISDIR,
+                 "descriptor " + std::to_string(fd) +
+                     " is a directory, through which the command would reach the host's files",
+                 fd > 2 ? "io.keep" : "io",
+                 "redirect it to a file, or show the directory with -v"});
   builder.add(Phase::kStart, NewProcessGroup{});
   const std::pair<policy::Stdio, const char*> streams[] = {
       {io.standard_input, "io.stdin"},

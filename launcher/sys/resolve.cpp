@@ -1,0 +1,75 @@
+#include "launcher/sys/resolve.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+
+#include "launcher/sys/kernel.hpp"
+#include "launcher/sys/raw.hpp"
+#include "launcher/sys/unique_fd.hpp"
+
+namespace belljar::sys {
+namespace {
+
+/// Whether no component of `path` is a link: one call, and the rule.
+bool is_free_of_links(const std::string& path) {
+  OpenHow how;
+  how.flags = O_PATH | O_CLOEXEC;
+  how.resolve = kResolveNoSymlinks | kResolveNoMagicLinks;
+  const long fd = raw(SYS_openat2, AT_FDCWD, path.c_str(), &how, sizeof how);
+  if (fd >= 0) UniqueFd(static_cast<int>(fd)).reset();
+  return fd >= 0;
+}
+
+Result<std::string> link_text(const std::string& link, const struct stat& about) {
+  if (about.st_uid != 0) {
+    Error error{ErrorKind::kRefused, ELOOP, {}, {}, {}};
+    error.what = "the symbolic link " + link + " belongs to uid " + std::to_string(about.st_uid) +
+                 ", so it is not followed";
+    error.remedy = "name what it points to";
+    return fail(std::move(error));
+  }
+  std::array<char, PATH_MAX> text{};
+  const ssize_t length = readlink(link.c_str(), text.data(), text.size());
+  if (length < 0) return sys_failure(errno, "read the link " + link);
+  return std::string(text.data(), static_cast<std::size_t>(length));
+}
+
+}  // namespace
+
+Result<std::string> resolve_trusted(const std::string& path) {
+  if (is_free_of_links(path)) return path;
+  std::string done, rest = path;
+  for (int links = 0; !rest.empty();) {
+    const std::size_t from = rest.find_first_not_of('/');
+    if (from == std::string::npos) break;
+    const std::size_t to = std::min(rest.find('/', from), rest.size());
+    const std::string name = rest.substr(from, to - from);
+    rest.erase(0, to);
+    if (name == ".") continue;
+    if (name == "..") {
+      done.erase(done.rfind('/') == std::string::npos ? 0 : done.rfind('/'));
+      continue;
+    }
+    const std::string here = done + "/" + name;
+    struct stat about {};
+    if (lstat(here.c_str(), &about) != 0) return path;
+    if (!S_ISLNK(about.st_mode)) {
+      done = here;
+      continue;
+    }
+    if (++links > 40) return sys_failure(ELOOP, "follow the links of " + path);
+    Result<std::string> text = link_text(here, about);
+    if (!text) return text;
+    if (text->starts_with("/")) done.clear();
+    rest = *text + rest;
+  }
+  return done.empty() ? "/" : done;
+}
+
+}  // namespace belljar::sys

@@ -1,0 +1,16 @@
+// Following symbolic links only where nobody but root can have put them.
+#pragma once
+
+#include <string>
+
+#include "policy/base/result.hpp"
+
+namespace belljar::sys {
+
+/// The path that `path` (absolute) stands for, with root's own symbolic links replaced by what they
+/// say: /var/run/x is /run/x. A link of anybody else on the way is an error, because an earlier
+/// payload may have planted it (CVE-2024-42472), whatever uid it had. What does not exist or cannot
+/// be looked at is returned as it is: whoever opens it, without following links, says so.
+[[nodiscard]] Result<std::string> resolve_trusted(const std::string& path);
+
+}  // namespace belljar::sys
