@@ -161,8 +161,7 @@ Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const
       return {subject + " is a directory", {}, "name a program in it"};
     case Detail::kPlantedLink:
       return {"a symbolic link \"" + subject +
-                  "\" on the way belongs to the session's own uid, so it is "
-                  "not followed",
+                  "\" on the way lies where a command can write, so it is not followed",
               {},
               "name what it points to, or remove it"};
     case Detail::kReadBack:

@@ -103,7 +103,7 @@ def make_stage():
 
 def _stage_tool(source, target):
     built = BUILD / "tests" / "tools" / source.stem
-    if built.exists():
+    if built.exists() and built.stat().st_mtime >= source.stat().st_mtime:
         shutil.copy(built, target)
     else:
         subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-O1", "-static", "-o", target, source], check=True)

@@ -9,12 +9,14 @@ BELLJAR_MUST_WORK=1 turns every skip into a failure, --all adds the long tests.
 
 import argparse
 import concurrent.futures
+import contextlib
 import importlib.util
 import json
 import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -194,8 +196,20 @@ def normalise(pattern):
     return str(path.resolve().relative_to(ROOT)) if path.is_file() and ROOT in path.resolve().parents else pattern
 
 
+def stop_everything(*_):
+    """Interrupted: nothing that this process started may go on, and no file of it may stay."""
+    import harness
+    for pid, _, _ in harness.descendants():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    shutil.rmtree(harness.STAGE, ignore_errors=True)
+    os._exit(1)
+
+
 def run_all(options):
     import harness
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop_everything)
     patterns = [normalise(pattern) for pattern in options.patterns]
     stage = harness.STAGE
     os.environ["BELLJAR_STAGE"] = str(stage)

@@ -1,7 +1,9 @@
 #include "launcher/sys/resolve.hpp"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -63,6 +65,11 @@ Result<std::string> resolve_trusted(const std::string& path) {
       done = here;
       continue;
     }
+    // What a link of procfs says is not where it leads.
+    struct statfs system {};
+    if (statfs(done.empty() ? "/" : done.c_str(), &system) != 0 ||
+        system.f_type == PROC_SUPER_MAGIC)
+      return path;
     if (++links > 40) return sys_failure(ELOOP, "follow the links of " + path);
     Result<std::string> text = link_text(here, about);
     if (!text) return text;

@@ -289,11 +289,20 @@ class Masks(SandboxTest):
     def test_a_mask_of_what_does_not_exist_creates_nothing(self):
         data = self.make_directory("data", owner=self.uid)
         policy = mounts(data=bind(data, readonly=False))
-        missing = ("/data/missing", "/data/also/missing", "/nowhere")
+        missing = ("/data/missing", "/nowhere")
         policy["filesystem"]["mask"] = dict.fromkeys(missing, "a test")
         run = self.inside("say([os.listdir('/data'), probe_open('/nowhere')])", policy=policy)
         self.assertEqual(run.json(), [[], "ENOENT"])
         self.assertEqual(os.listdir(data), [])
+
+    def test_a_mask_that_the_next_run_could_not_find_again_is_refused(self):
+        data = self.make_directory("data", owner=self.uid)
+        self.make_directory("data/secrets", owner=self.uid)
+        policy = mounts(data=bind(data, readonly=False))
+        policy["filesystem"]["mask"] = {"/data/secrets/key": "a test"}
+        self.check_refused(self.sandbox("true", policy=policy), "uncover it in the next run", "/data/secrets/key")
+        policy["filesystem"]["mask"] = {"/data/secrets": "a test"}
+        self.assertEqual(self.inside("say(os.listdir('/data/secrets'))", policy=policy).json(), [])
 
     def test_a_mask_cannot_be_renamed_or_unlinked_away(self):
         data = self.make_directory("data", owner=self.uid)
@@ -506,8 +515,17 @@ class WorkingDirectory(SandboxTest):
 
     def test_links_of_proc_lead_nowhere(self):
         for path in ("/proc/self/cwd", "/proc/self/root", "/proc/1/root", "/proc/self/fd/3", "/proc/self/fd/0"):
-            run = self.sandbox("pwd", options=["-w", path], stdin=os.open("/", os.O_RDONLY))
-            self.check_refused(run, path)
+            self.check_refused(self.sandbox("pwd", options=["-w", path]), path)
+
+    def test_a_directory_as_a_standard_stream_is_no_door_to_the_host(self):
+        for where in ("stdin", "keep"):
+            directory = os.open("/", os.O_RDONLY)
+            self.addCleanup(os.close, directory)
+            if where == "stdin":
+                run = self.sandbox("ls", "/proc/self/fd/0/", stdin=directory)
+            else:
+                run = self.sandbox("true", policy={"io": {"keep": [directory]}}, fds=[directory])
+            self.check_refused(run, "is a directory", "EISDIR")
 
     def test_dots_and_links_end_at_the_sandboxs_root(self):
         self.make_link("work/up", "../../../../../../..", owner=self.uid)

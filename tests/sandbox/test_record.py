@@ -288,9 +288,30 @@ class RecordAndStatus(SandboxTest):
 
     @as_root
     def test_an_existing_record_file_is_replaced_whole(self):
-        target = self.make_file("record", "x" * 100_000, owner=self.uid, mode=0o666)
+        self.make_directory("records", owner=self.uid)
+        target = self.make_file("records/record", "x" * 100_000, owner=self.uid, mode=0o666)
         self.belljar("run", "--policy", self.policy(), "--record", target, "--", "true")
         self.assertEqual(json.loads(target.read_text())["cause"], "exited")
+
+    def test_what_the_command_puts_in_the_records_place_is_replaced(self):
+        host = self.make_file("host-file", "untouched")
+        target = self.work / "out.json"
+        for text in ("ln -s %s out.json" % host, "echo forged > out.json"):
+            run = self.belljar("run", "--policy", self.policy(), "--workspace", self.work, "--record", target, "--",
+                               "sh", "-c", f"rm -f out.json; {text}; exit 7")
+            self.assertEqual(run.code, 7, str(run))
+            self.assertFalse(target.is_symlink())
+            self.assertEqual(json.loads(target.read_text())["exit_code"], 7)
+        self.assertEqual(host.read_text(), "untouched")
+
+    def test_a_record_is_written_through_no_link_and_into_no_pipe(self):
+        fifo = self.work / "pipe"
+        os.mkfifo(fifo)
+        self.make_link("work/link", "/dev/null", owner=self.uid)
+        for target in (fifo, self.work / "link"):
+            run = self.belljar("run", "--policy", self.policy(), "--record", target, "--", "true")
+            self.assertEqual(run.code, 125, str(run))
+            self.assertIn("no regular file", run.err)
 
 
 if __name__ == "__main__":

@@ -11,8 +11,9 @@
 //   kill-caller   the process that makes the call gets SIGKILL
 //   delay         the call is made 20 ms later than it would be, while other processes go on
 //
-// One line goes to descriptor FD at the end: "CALL-NUMBER launcher|child|payload", or "none" when
-// there were fewer calls. Exits as PROGRAM does, 128+n for a signal.
+// One line goes to descriptor FD at the end: "CALL-NUMBER launcher|child|payload before|after",
+// where the last word is about the payload's execve; or "none" when there were fewer calls. Exits
+// as PROGRAM does, 128+n for a signal.
 //
 // It works by a filter with a listener (man 2 seccomp_unotify) and not by ptrace: a traced process
 // is stopped by signals, cannot be killed by its parent's death in the same way, and is slow.
@@ -83,6 +84,7 @@ struct Supervisor {
   long counted;
   long hit;  // Number of the call at which it happened, or -1.
   const char* where;
+  const char* side;
   uint64_t late;  // The call that is delayed, or 0.
 };
 
@@ -114,6 +116,7 @@ static void act(struct Supervisor* s, const struct seccomp_notif* request) {
   int error = 0;
   s->hit = request->data.nr;
   s->where = whose(s, caller);
+  s->side = s->payload == 0 || s->payload == caller ? "before" : "after";
   if (strcmp(s->action, "kill") == 0) {
     kill(s->program, SIGKILL);
   } else if (strcmp(s->action, "term") == 0) {
@@ -179,6 +182,6 @@ int main(int argc, char** argv) {
   if (supervisor.hit < 0)
     dprintf(atoi(argv[3]), "none\n");
   else
-    dprintf(atoi(argv[3]), "%ld %s\n", supervisor.hit, supervisor.where);
+    dprintf(atoi(argv[3]), "%ld %s %s\n", supervisor.hit, supervisor.where, supervisor.side);
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
