@@ -209,6 +209,7 @@ class Launcher {
     control_ = UniqueFd(ends[0]);
     childs_end_ = UniqueFd(ends[1]);
     arena->control = ends[1];
+    arena->launchers_control = ends[0];
     arena->proc = sys::proc_directory();
     arena->rseq = rseq_area();
     cloned_at_ = Clock::now();

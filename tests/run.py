@@ -150,7 +150,7 @@ def run_unit(path):
     if not counts or (done.returncode != 0 and counts[3] == "0"):
         return Outcome(name, failed=[[name, f"ended with {done.returncode}:\n{done.stdout}{done.stderr}"]],
                        seconds=seconds)
-    failed = [[name, done.stdout]] * int(counts[3])
+    failed = [[name, done.stdout], *[[name, "see above"]] * (int(counts[3]) - 1)] if counts[3] != "0" else []
     return Outcome(name, int(counts[2]), failed, seconds=seconds)
 
 
@@ -171,22 +171,26 @@ def unit_tests(build, patterns):
     return [path for path in sorted(build.glob("tests/unit/*/*_test")) if os.access(path, os.X_OK)]
 
 
-def report(outcomes, verbose):
-    failures = {}
-    for outcome in outcomes:
-        for name, text in outcome.failed:
-            failures.setdefault(name, text)
-    for name, text in failures.items():
-        print(f"\n--- FAILED {name}\n{text.rstrip()}")
+def tell(outcome):
+    """One line, and below it what failed, in full: a run that is interrupted has said what it knew."""
+    print(outcome.line())
+    for name, text in outcome.failed:
+        print(f"\n--- FAILED {name}\n{text.rstrip()}\n")
+    sys.stdout.flush()
+
+
+def close(outcomes, verbose):
     for outcome in outcomes if verbose else ():
         for seconds, name in outcome.slowest:
             print(f"{seconds:7.2f} s  {outcome.name}::{name}")
-    passed = sum(outcome.passed for outcome in outcomes)
-    failed = sum(len(outcome.failed) for outcome in outcomes)
     skipped = [item for outcome in outcomes for item in outcome.skipped]
     for name, reason in skipped:
         print(f"skipped {name}: {reason}")
-    print(f"\n{passed} passed, {failed} failed" + (f", {len(skipped)} skipped" if skipped else ""))
+    failed = [name for outcome in outcomes for name, _ in outcome.failed]
+    for name in failed:
+        print(f"FAILED {name}")
+    passed = sum(outcome.passed for outcome in outcomes)
+    print(f"\n{passed} passed, {len(failed)} failed" + (f", {len(skipped)} skipped" if skipped else ""))
     # Nothing at all is a failure too: a pattern with a typing mistake proves nothing.
     return 1 if failed or not passed else 0
 
@@ -224,8 +228,8 @@ def run_all(options):
             outcome = done.result()
             if outcome.passed or outcome.failed or outcome.skipped:
                 outcomes.append(outcome)
-                print(outcome.line(), flush=True)
-    return report(outcomes, options.slowest)
+                tell(outcome)
+    return close(outcomes, options.slowest)
 
 
 def main():

@@ -999,6 +999,8 @@ int do_settle_mount_flags(Child& child) noexcept {
 /// any process of the session's uid on the host, which owns the new namespace, could look into it
 /// then.
 int wait_for_maps(Child& child) noexcept {
+  // Our copy of the launcher's end would keep its death from being told by the end of file.
+  raw(SYS_close, child.arena.launchers_control);
   for (;;) {
     Message message;
     const long got =
@@ -1783,7 +1785,8 @@ void run_legacy_helper(Arena& arena) noexcept {
   if (child.image.privileged) {
     Message message;
     message.kind = MessageKind::kNeedMaps;
-    send(child, message);
+    // Unheard, nobody would ever answer; the end of file tells it instead.
+    if (send(child, message) < 0) leave(125);
   }
   const Op* map = find_map(child);
   rc = map == nullptr ? -ENOSYS : do_map_ids(child, *map);
@@ -1795,7 +1798,7 @@ void run_legacy_helper(Arena& arena) noexcept {
   Message message;
   message.kind = MessageKind::kHelper;
   message.pid = static_cast<int>(init);
-  send(child, message);
+  if (send(child, message) < 0) raw(SYS_kill, init, SIGKILL);
   leave(0);
 }
 

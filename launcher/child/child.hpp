@@ -32,6 +32,7 @@ struct Arena {
   std::uint64_t size = 0;          ///< Of the whole mapping.
   std::uint64_t image_offset = 0;  ///< Page-aligned, so that init can drop the image.
   int control = -1;                ///< The child's end of the control socket; also the lifeline.
+  int launchers_control = -1;      ///< The launcher's end, as the clone has copied it.
   int proc = -1;                   ///< O_PATH descriptor of the launcher's /proc.
   RseqArea rseq;
   Message report;                  ///< Written by the payload while it shares init's memory.

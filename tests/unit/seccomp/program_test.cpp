@@ -40,7 +40,13 @@ std::string verdict(std::vector<sock_filter> program) {
 }  // namespace
 
 TEST_CASE("no base, no rules and no default is no filter") {
-  CHECK_FALSE(seccomp_program({}).value().has_value());
+  Syscalls syscalls;
+  syscalls.base = SyscallBase::kNone;
+  CHECK_FALSE(seccomp_program(syscalls).value().has_value());
+}
+
+TEST_CASE("without a word about it the base is agent@1: an open one has to be written out") {
+  CHECK(run(seccomp_program({}).value()->instructions(), SYS_mount) == "EPERM");
 }
 
 TEST_CASE("a rule allows what the base refuses and changes nothing else") {
@@ -98,6 +104,7 @@ TEST_CASE("a default of its own decides unlisted calls but not the base's refusa
 
 TEST_CASE("without a base everything else is allowed, but not through foreign numbers") {
   Syscalls syscalls;
+  syscalls.base = SyscallBase::kNone;
   syscalls.rules["mount"] = {refuse(EPERM), {}, {}};
   const auto filter = filter_of(syscalls);
   CHECK(run(filter.instructions(), SYS_mount) == "EPERM");
@@ -111,6 +118,7 @@ TEST_CASE("without a base everything else is allowed, but not through foreign nu
 
 TEST_CASE("every default stands alone") {
   Syscalls syscalls;
+  syscalls.base = SyscallBase::kNone;
   syscalls.default_action = kAllowAction;
   CHECK(run(filter_of(syscalls).instructions(), SYS_mount) == "allow");
   syscalls.default_action = refuse(EPERM);
