@@ -103,8 +103,13 @@ class Faults(SandboxTest):
             wanted = {item.replace(f"{self.work} rw", f"{self.work} ro") for item in wanted}
         return f"half a sandbox: {sorted(found ^ wanted)}" if found != wanted else ""
 
-    @callers("five", "user")
+    @callers("user")
     def test_a_call_that_is_refused_never_leaves_half_a_sandbox(self):
+        self.fail_each_call(errno.EPERM)
+
+    @long
+    @callers("root", "five")
+    def test_nor_does_one_for_a_privileged_caller(self):
         self.fail_each_call(errno.EPERM)
 
     @long
