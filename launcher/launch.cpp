@@ -577,6 +577,8 @@ class Launcher {
   /// Waits until nothing of the sandbox is left: its pid 1 is reaped only after everything in its
   /// pid namespace. The kernel adds up what all of it used.
   Attempt finish() {
+    // A helper that waits for its maps would be waited for in turn; the end of file ends it.
+    if (helper_ > 0) shutdown(control_.get(), SHUT_RDWR);
     reap_helper();
     if (!init_.valid()) return Attempt::kDone;
     siginfo_t info{};

@@ -11,8 +11,8 @@
 //   kill-caller   the process that makes the call gets SIGKILL
 //   delay         the call is made 20 ms later than it would be, while other processes go on
 //
-// One line goes to descriptor FD at the end: "CALL-NUMBER launcher|child|payload before|after",
-// where the last word is about the payload's execve; or "none" when there were fewer calls. Exits
+// One line goes to descriptor FD then: "CALL-NUMBER launcher|child|payload before|after", where the
+// last word is about the payload's execve; or "none" at the end, when there were fewer calls. Exits
 // as PROGRAM does, 128+n for a signal.
 //
 // It works by a filter with a listener (man 2 seccomp_unotify) and not by ptrace: a traced process
@@ -82,9 +82,8 @@ struct Supervisor {
   int started;    // Whether PROGRAM's own execve has been seen.
   pid_t payload;  // The process that made the next execve.
   long counted;
-  long hit;  // Number of the call at which it happened, or -1.
-  const char* where;
-  const char* side;
+  int hit;        // Whether it has happened.
+  int report;     // Where that is said.
   uint64_t late;  // The call that is delayed, or 0.
 };
 
@@ -114,9 +113,9 @@ static void send_answer(const struct Supervisor* s, uint64_t id, int error) {
 static void act(struct Supervisor* s, const struct seccomp_notif* request) {
   const pid_t caller = (pid_t)request->pid;
   int error = 0;
-  s->hit = request->data.nr;
-  s->where = whose(s, caller);
-  s->side = s->payload == 0 || s->payload == caller ? "before" : "after";
+  s->hit = 1;
+  dprintf(s->report, "%d %s %s\n", request->data.nr, whose(s, caller),
+          s->payload == 0 || s->payload == caller ? "before" : "after");
   if (strcmp(s->action, "kill") == 0) {
     kill(s->program, SIGKILL);
   } else if (strcmp(s->action, "term") == 0) {
@@ -174,14 +173,10 @@ int main(int argc, char** argv) {
                                   .when = atol(argv[1]),
                                   .action = argv[2],
                                   .program = program,
-                                  .hit = -1,
-                                  .where = ""};
+                                  .report = atoi(argv[3])};
   supervise(&supervisor);
   int status = 0;
   waitpid(program, &status, 0);
-  if (supervisor.hit < 0)
-    dprintf(atoi(argv[3]), "none\n");
-  else
-    dprintf(atoi(argv[3]), "%ld %s %s\n", supervisor.hit, supervisor.where, supervisor.side);
+  if (!supervisor.hit) dprintf(supervisor.report, "none\n");
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
