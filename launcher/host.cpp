@@ -51,7 +51,8 @@ Result<std::vector<TopLevel>> top_level() {
     if (name == "/." || name == "/..") continue;
     struct stat about {};
     unsigned char type = entry->d_type;
-    if (type == DT_UNKNOWN && lstat(name.c_str(), &about) == 0) type = IFTODT(about.st_mode);
+    if (type == DT_UNKNOWN && lstat(name.c_str(), &about) == 0)
+      type = static_cast<unsigned char>(IFTODT(about.st_mode));
     if (type == DT_DIR) entries.push_back({name, std::nullopt});
     if (type != DT_LNK) continue;
     std::array<char, PATH_MAX> text{};
