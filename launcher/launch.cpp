@@ -417,7 +417,11 @@ class Launcher {
   /// One message of the child. A value when the attempt is over.
   std::optional<Attempt> hear() {
     Message message;
-    const ssize_t got = recv(control_.get(), &message, sizeof message, MSG_DONTWAIT);
+    ssize_t got = recv(control_.get(), &message, sizeof message, MSG_DONTWAIT);
+    // Init ended with a signal of ours unread; what it said before is still queued behind this
+    // error.
+    if (got < 0 && errno == ECONNRESET)
+      got = recv(control_.get(), &message, sizeof message, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
     if (got != sizeof message) return early_.empty() ? ended_silently() : *handle_early();
     // Legacy: init may speak before the helper has said which process it is.

@@ -5,7 +5,7 @@ import random
 import signal
 import time
 
-from harness import SandboxTest, descendants, main, wait_for
+from harness import SandboxTest, descendants, main, processes, wait_for
 
 FORWARDED = [signal.Signals[f"SIG{name}"] for name in ("INT", "TERM", "HUP", "QUIT", "WINCH", "USR1", "USR2")]
 REPORT = """
@@ -97,6 +97,27 @@ class Forwarding(SandboxTest):
                  attempt(os.kill, 12345, 0)])
         """)
         self.assertEqual(run.json(), ["open", "open", True, "ESRCH"], str(run))
+
+
+class AtTheEnd(SandboxTest):
+
+    def test_a_signal_as_the_command_ends_does_not_lose_its_exit_code(self):
+        """Init finds the command's end and belljar's message at once, and ends without reading the second."""
+        running = self.start_sandbox("sh", "-c", "read line; exit 6", status=True)
+        init = running.wait_until_started()
+        payload = descendants(init)[0][0]
+        os.kill(init, signal.SIGSTOP)
+        running.process.stdin.write(b"go\n")
+        running.process.stdin.flush()
+        wait_for(lambda: processes()[payload][1] == "Z", what="the command's end")
+        running.send(signal.SIGTERM)
+        time.sleep(0.05)
+        running.send(signal.SIGSTOP)
+        os.kill(init, signal.SIGCONT)
+        wait_for(lambda: processes()[init][1] == "Z", what="init's end")
+        running.send(signal.SIGCONT)
+        run = running.finish()
+        self.assertEqual((run.code, run.record["cause"]), (6, "exited"), str(run))
 
 
 class DuringSetUp(SandboxTest):
