@@ -23,10 +23,6 @@ Status plan(PlanBuilder& builder) {
   return {};
 }
 
-std::vector<Requirement> require(const policy::Policy&, const Host&) { return {}; }
-
-std::string remedy(const FailedStep&, const policy::Policy&, const Host&) { return {}; }
-
 }  // namespace
 
 std::uint64_t capability_bits(const policy::Policy& policy) {
@@ -42,10 +38,10 @@ const Control kCapabilities = {
     "capabilities",
     "init and payload have just those that the policy names, in all five sets (read "
     "back with the identity)",
-    require,
+    nothing_required,
     plan,
     nullptr,
     kProbes,
-    remedy};
+    no_remedy};
 
 }  // namespace belljar::launcher

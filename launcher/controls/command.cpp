@@ -49,8 +49,6 @@ Status plan(PlanBuilder& builder) {
   return {};
 }
 
-std::vector<Requirement> require(const policy::Policy&, const Host&) { return {}; }
-
 std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&) {
   if (std::holds_alternative<ChangeDirectory>(failed.step->action))
     return "the directory must exist inside the sandbox and be open to its uid: choose another "
@@ -62,6 +60,7 @@ std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&)
 }  // namespace
 
 // Comes last in the table: it needs the environment that the others made.
-const Control kCommand = {"command", "what runs, and where", require, plan, nullptr, {}, remedy};
+const Control kCommand = {"command", "what runs, and where", nothing_required, plan, nullptr, {},
+                          remedy};
 
 }  // namespace belljar::launcher

@@ -13,6 +13,10 @@ Side side_of(Phase phase) {
 
 }  // namespace
 
+std::vector<Requirement> nothing_required(const policy::Policy&, const Host&) { return {}; }
+
+std::string no_remedy(const FailedStep&, const policy::Policy&, const Host&) { return {}; }
+
 std::span<const Control* const> controls() {
   static constexpr std::array<const Control*, 13> kTable = {
       &kNamespaces,   &kIdentity,        &kFilesystem, &kProcAndDev, &kNetwork,

@@ -109,6 +109,13 @@ struct Control {
   std::string (*remedy)(const FailedStep&, const policy::Policy&, const Host&);
 };
 
+/// The answers of a control that asks nothing of the host, and of one that has nothing to add to
+/// what a failed step says by itself.
+[[nodiscard]] std::vector<Requirement> nothing_required(const policy::Policy& policy,
+                                                        const Host& host);
+[[nodiscard]] std::string no_remedy(const FailedStep& failed, const policy::Policy& policy,
+                                    const Host& host);
+
 /// All controls, in the order in which they are planned and printed.
 [[nodiscard]] std::span<const Control* const> controls();
 

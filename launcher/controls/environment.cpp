@@ -44,19 +44,15 @@ Status plan(PlanBuilder& builder) {
   return {};
 }
 
-std::vector<Requirement> require(const policy::Policy&, const Host&) { return {}; }
-
-std::string remedy(const FailedStep&, const policy::Policy&, const Host&) { return {}; }
-
 }  // namespace
 
 const Control kEnvironment = {"environment",
                               "starts empty; what passes is named (exec takes it as it "
                               "is, so there is nothing to read back)",
-                              require,
+                              nothing_required,
                               plan,
                               nullptr,
                               {},
-                              remedy};
+                              no_remedy};
 
 }  // namespace belljar::launcher

@@ -17,20 +17,16 @@ Status plan(PlanBuilder& builder) {
   return {};
 }
 
-std::vector<Requirement> require(const policy::Policy&, const Host&) { return {}; }
-
-std::string remedy(const FailedStep&, const policy::Policy&, const Host&) { return {}; }
-
 }  // namespace
 
 const Control kNoNewPrivileges = {
     "no_new_privs",
     "no exec gives more than the payload has: no setuid program, no file capability "
     "(read back with the identity)",
-    require,
+    nothing_required,
     plan,
     nullptr,
     kProbes,
-    remedy};
+    no_remedy};
 
 }  // namespace belljar::launcher

@@ -53,8 +53,6 @@ Status plan(PlanBuilder& builder) {
   return {};
 }
 
-std::vector<Requirement> require(const policy::Policy&, const Host&) { return {}; }
-
 std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&) {
   if (failed.sys_errno == EPERM)
     return "the caller's own hard limit is lower: lower the policy's, or raise the caller's with "
@@ -67,7 +65,7 @@ std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&)
 const Control kRlimits = {"rlimits",
                           "per-process limits, soft and hard alike, each read back as it "
                           "is set",
-                          require,
+                          nothing_required,
                           plan,
                           nullptr,
                           kProbes,

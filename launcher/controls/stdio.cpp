@@ -50,19 +50,15 @@ Status plan(PlanBuilder& builder) {
   return {};
 }
 
-std::vector<Requirement> require(const policy::Policy&, const Host&) { return {}; }
-
-std::string remedy(const FailedStep&, const policy::Policy&, const Host&) { return {}; }
-
 }  // namespace
 
 const Control kStdio = {"stdio",
                         "0, 1, 2 and the descriptors that the policy names, nothing else (the "
                         "closing call itself is the last before exec)",
-                        require,
+                        nothing_required,
                         plan,
                         nullptr,
                         kProbes,
-                        remedy};
+                        no_remedy};
 
 }  // namespace belljar::launcher

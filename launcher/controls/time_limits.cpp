@@ -7,16 +7,12 @@ namespace {
 // starts (launch.cpp); there is nothing to plan inside.
 Status plan(PlanBuilder&) { return {}; }
 
-std::vector<Requirement> require(const policy::Policy&, const Host&) { return {}; }
-
-std::string remedy(const FailedStep&, const policy::Policy&, const Host&) { return {}; }
-
 }  // namespace
 
 const Control kTimeLimits = {
-    "time_limits", "the launcher kills the whole sandbox at limits.wall_time",
-    require,       plan,
-    nullptr,       {},
-    remedy};
+    "time_limits",    "the launcher kills the whole sandbox at limits.wall_time",
+    nothing_required, plan,
+    nullptr,          {},
+    no_remedy};
 
 }  // namespace belljar::launcher
