@@ -18,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "launcher/child/child.hpp"
 #include "launcher/failure.hpp"
@@ -220,6 +221,7 @@ class Launcher {
         record_.back_end == BackEnd::kModern ? clone_modern(*arena) : fork_legacy(*arena);
     // Only the legacy helper's death is told by the end of file; init's is by its own descriptor.
     if (record_.back_end == BackEnd::kLegacy) childs_end_.reset();
+    if (own_failure_) return cannot_act();
     if (error != 0) return cannot_create(error);
     if (map_error_ != 0) return cannot_map();
     return watch();
@@ -230,25 +232,22 @@ class Launcher {
       return Attempt::kUnavailable;
     Message message;
     message.error = error;
-    message.step = step_index(create_);
+    message.step = step_of<CreateNamespaces>();
     return failed(message);
   }
 
-  [[nodiscard]] int step_index(const void* action) const {
+  /// The index of the plan's only step of that kind; -1 without one.
+  template <class Action>
+  [[nodiscard]] int step_of() const {
     for (std::size_t i = 0; i < plan_.steps.size(); ++i)
-      if (std::get_if<CreateNamespaces>(&plan_.steps[i].action) == action)
-        return static_cast<int>(i);
+      if (std::holds_alternative<Action>(plan_.steps[i].action)) return static_cast<int>(i);
     return -1;
   }
 
   /// 0, or the errno of the clone. The namespaces are owned by whoever is the effective uid then.
   int clone_modern(Arena& arena) {
     sys::SessionCredentials session(host_.uid, host_.gid, host_.capabilities);
-    if (create_->as_session) {
-      Status assumed = session.assume(create_->uid, create_->gid);
-      if (assumed) assumed = session.raise_capabilities();
-      if (!assumed) return assumed.error().sys_errno;
-    }
+    if (create_->as_session && !act_as_session(session)) return EPERM;
     int pidfd = -1;
     sys::CloneArgs arguments;
     arguments.flags = create_->flags | CLONE_PIDFD;
@@ -269,10 +268,9 @@ class Launcher {
   /// capabilities raised: the owner of the namespace writes them, and no process has to be dumpable
   /// for it. 0, or the errno. Then the child may go on.
   int write_maps(pid_t pid) {
-    const MapIds* map = nullptr;
-    for (const Step& step : plan_.steps)
-      if (const auto* found = std::get_if<MapIds>(&step.action)) map = found;
-    if (map == nullptr) return ENOSYS;
+    const int step = step_of<MapIds>();
+    if (step < 0) return ENOSYS;
+    const auto* map = std::get_if<MapIds>(&plan_.steps[static_cast<std::size_t>(step)].action);
     const std::string directory = std::to_string(pid);
     int error = write_file(directory + "/setgroups", "deny");
     if (error == 0)
@@ -297,18 +295,34 @@ class Launcher {
   /// Legacy: the helper has unshared.
   std::optional<Attempt> map_helper() {
     sys::SessionCredentials session(host_.uid, host_.gid, host_.capabilities);
+    if (act_as_session(session)) map_error_ = write_maps(helper_);
+    if (!session.leave()) std::abort();
+    if (own_failure_) return cannot_act();
+    return map_error_ == 0 ? std::nullopt : std::optional(cannot_map());
+  }
+
+  /// The session's effective ids, with the capabilities. What fails here is about belljar's own
+  /// privileges: no reason to try the other back end.
+  bool act_as_session(sys::SessionCredentials& session) {
     Status assumed = session.assume(create_->uid, create_->gid);
     if (assumed) assumed = session.raise_capabilities();
-    map_error_ = assumed ? write_maps(helper_) : assumed.error().sys_errno;
-    if (!session.leave()) std::abort();
-    return map_error_ == 0 ? std::nullopt : std::optional(cannot_map());
+    if (!assumed) own_failure_ = assumed.error();
+    return assumed.has_value();
+  }
+
+  Attempt cannot_act() {
+    if (helper_ > 0) kill(helper_, SIGKILL);
+    finish();
+    own_failure_->where = "identity.uid";
+    own_failure_->remedy = "belljar needs CAP_SETUID and CAP_SETGID in force for this uid";
+    refuse(*own_failure_);
+    return Attempt::kDone;
   }
 
   Attempt cannot_map() {
     Message message;
     message.error = map_error_;
-    for (std::size_t i = 0; i < plan_.steps.size(); ++i)
-      if (std::holds_alternative<MapIds>(plan_.steps[i].action)) message.step = static_cast<int>(i);
+    message.step = step_of<MapIds>();
     if (helper_ > 0) kill(helper_, SIGKILL);
     return failed(message);
   }
@@ -423,7 +437,7 @@ class Launcher {
     if (got < 0 && errno == ECONNRESET)
       got = recv(control_.get(), &message, sizeof message, MSG_DONTWAIT);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
-    if (got != sizeof message) return early_.empty() ? ended_silently() : *handle_early();
+    if (got != sizeof message) return end_of_file();
     // Legacy: init may speak before the helper has said which process it is.
     const bool is_helpers =
         message.kind == MessageKind::kHelper || message.kind == MessageKind::kNeedMaps;
@@ -434,14 +448,18 @@ class Launcher {
     return handle(message);
   }
 
-  /// What came before init was known; at the end of file, when it never will be, it is the
-  /// helper's.
+  /// What came before init was known.
   std::optional<Attempt> handle_early() {
-    const std::vector<Message> messages = std::move(early_);
-    early_.clear();
+    const std::vector<Message> messages = std::exchange(early_, {});
     for (const Message& message : messages)
       if (std::optional<Attempt> end = handle(message)) return end;
-    return init_.valid() ? std::nullopt : std::optional(ended_silently());
+    return std::nullopt;
+  }
+
+  /// Nobody will say any more; what is still unheard was the helper's last word.
+  Attempt end_of_file() {
+    if (std::optional<Attempt> end = handle_early()) return *end;
+    return ended_silently();
   }
 
   std::optional<Attempt> handle(const Message& message) {
@@ -480,7 +498,7 @@ class Launcher {
     if (init_.valid()) {
       // A signal that came before there was anything to kill.
       if (record_.signal) kill_sandbox();
-      return early_.empty() ? std::nullopt : handle_early();
+      return handle_early();
     }
     kill(pid, SIGKILL);
     return give_up("open a descriptor of the sandbox's init", EMFILE);
@@ -616,6 +634,7 @@ class Launcher {
   pid_t init_pid_ = 0;
   pid_t helper_ = 0;
   int map_error_ = 0;
+  std::optional<Error> own_failure_;
   std::vector<Message> early_;
   Clock::time_point cloned_at_;
   Clock::time_point started_at_;

@@ -402,11 +402,6 @@ int enter_proc(Child& child) noexcept {
   return static_cast<int>(rc);
 }
 
-int enter(Child& child, int directory) noexcept {
-  child.in_proc = false;
-  return static_cast<int>(raw(SYS_fchdir, directory));
-}
-
 /// Legacy: adds flags to the mount at `fd`, keeping those that it has, which may be locked.
 int legacy_remount(Child& child, int fd, std::uint64_t flags) noexcept {
   struct statfs system;
@@ -836,7 +831,8 @@ int do_seal_root(Child& child) noexcept {
 }
 
 int do_pivot_root(Child& child) noexcept {
-  long rc = enter(child, child.root);
+  child.in_proc = false;
+  long rc = raw(SYS_fchdir, child.root);
   if (rc >= 0) rc = raw(SYS_pivot_root, ".", ".");
   // The old root now lies on top of the new one, at the directory that we are in (man 2
   // pivot_root).

@@ -124,7 +124,7 @@ enum class Detail : std::uint32_t {
   kNotExecutable,        ///< exec: its mode has no x bit.
   kIsDirectory,          ///< exec: it is a directory.
   kNoFormat,             ///< exec: `subject` is no program of this machine and has no #! line.
-  kPlantedLink,  ///< A symbolic link of the session's own uid stood in the way of `subject`.
+  kPlantedLink,  ///< `subject`, a symbolic link where a command can write, stood in the way.
 };
 
 struct Message {

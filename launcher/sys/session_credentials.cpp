@@ -48,10 +48,9 @@ SessionCredentials::~SessionCredentials() {
 }
 
 Status SessionCredentials::assume(uid_t uid, gid_t gid) {
+  assumed_ = true;  // Also when only the gid has changed by the time of an error.
   // The gid first: it takes CAP_SETGID, which the change of uid clears.
-  BELLJAR_CHECK(set_effective(uid, gid, /*uid_first=*/false));
-  assumed_ = true;
-  return {};
+  return set_effective(uid, gid, /*uid_first=*/false);
 }
 
 Status SessionCredentials::raise_capabilities() {
