@@ -184,6 +184,12 @@ struct Lower {
     return made;
   }
   std::optional<Op> operator()(const PivotRoot&) const { return op(OpCode::kPivotRoot); }
+  std::optional<Op> operator()(const OpenTerminal& a) const {
+    Op made = op(OpCode::kOpenTerminal);
+    if (a.settings) made.s0 = builder.array(&*a.settings, 1);
+    made.s1 = builder.array(&a.size, 1);
+    return made;
+  }
   std::optional<Op> operator()(const CheckNamespaces& a) const {
     Op made = op(OpCode::kCheckNamespaces);
     made.a = a.created;
@@ -202,8 +208,10 @@ struct Lower {
     return made;
   }
   std::optional<Op> operator()(const ForgetLauncher&) const { return op(OpCode::kForgetLauncher); }
-  std::optional<Op> operator()(const NewProcessGroup&) const {
-    return op(OpCode::kNewProcessGroup);
+  std::optional<Op> operator()(const NewProcessGroup& a) const {
+    Op made = op(OpCode::kNewProcessGroup);
+    for (int fd : a.terminal) made.a |= std::uint64_t{1} << fd;
+    return made;
   }
   std::optional<Op> operator()(const SetUmask& a) const {
     Op made = op(OpCode::kSetUmask);

@@ -113,6 +113,19 @@ std::vector<int> directory_descriptors(const policy::Io& io) {
   return inherited;
 }
 
+void observe_terminals(const policy::Io& io, Host& host) {
+  if (io.tty == policy::Tty::kNone) return;
+  for (int fd : {0, 1, 2}) {
+    const auto settings = sys::terminal_settings(fd);
+    if (!settings) continue;
+    if (host.terminals.empty()) {
+      host.terminal_settings = settings;
+      host.terminal_size = sys::terminal_size(fd);
+    }
+    host.terminals.push_back(fd);
+  }
+}
+
 /// Sources of binds with root's links replaced; those without links are not listed.
 Result<std::map<std::string, std::string>> sources(const policy::Filesystem& files) {
   std::map<std::string, std::string> found;
@@ -142,6 +155,7 @@ Result<Host> observe_host(const policy::Policy& policy) {
     if (fd == sys::proc_directory() || fcntl(fd, F_GETFD) < 0)
       host.absent_descriptors.push_back(fd);
   host.directory_descriptors = directory_descriptors(policy.io);
+  observe_terminals(policy.io, host);
   host.uid = static_cast<uid_t>(getauxval(AT_EUID));
   host.gid = static_cast<gid_t>(getauxval(AT_EGID));
   host.groups = BELLJAR_TRY(supplementary_groups(host.gid));

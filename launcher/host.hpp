@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/sys/terminal.hpp"
 #include "policy/base/result.hpp"
 #include "policy/policy.hpp"
 
@@ -38,6 +39,9 @@ struct Host {
   std::map<std::string, std::string> sources;  ///< Of binds that lead through links of root's.
   std::vector<int> directory_descriptors;  ///< Of 0, 1, 2 and io.keep: a door to the host's tree.
   std::vector<int> absent_descriptors;     ///< Those of io.keep that the caller did not leave open.
+  std::vector<int> terminals;              ///< Of 0, 1, 2; looked at only when the policy asks.
+  std::optional<sys::TerminalSettings> terminal_settings;  ///< Of the first of them.
+  std::optional<sys::TerminalSize> terminal_size;
   Access workspace_access = Access::kWrite;  ///< As the session's uid.
   std::string workspace_blocked_by;          ///< The first directory on the way that keeps it out.
 

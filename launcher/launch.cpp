@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
@@ -27,6 +28,7 @@
 #include "launcher/sys/raw.hpp"
 #include "launcher/sys/session_credentials.hpp"
 #include "launcher/sys/unique_fd.hpp"
+#include "launcher/terminal_relay.hpp"
 
 // Where glibc registered its restartable-sequence area (glibc 2.35).
 extern "C" {
@@ -42,9 +44,9 @@ using Clock = std::chrono::steady_clock;
 using sys::UniqueFd;
 
 /// What `belljar run` passes on. KILL and STOP cannot be.
-/// TSTP stops both.
-constexpr std::array kForwarded = {SIGINT,   SIGTERM, SIGHUP,  SIGQUIT,
-                                   SIGWINCH, SIGUSR1, SIGUSR2, SIGTSTP};
+/// TSTP stops both, CONT lets both go on.
+constexpr std::array kForwarded = {SIGINT,  SIGTERM, SIGHUP,  SIGQUIT, SIGWINCH,
+                                   SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT};
 
 /// A launch that has not reached the command's exec by then is given up: a dead network file system
 /// below a bind's source would hold it for ever.
@@ -60,7 +62,7 @@ class SignalMask {
  public:
   SignalMask() {
     sigfillset(&blocked_);
-    for (int keep : {SIGTTIN, SIGTTOU, SIGCONT}) sigdelset(&blocked_, keep);
+    for (int keep : {SIGTTIN, SIGTTOU}) sigdelset(&blocked_, keep);
     error_ = sigprocmask(SIG_SETMASK, &blocked_, &before_) == 0 ? 0 : errno;
   }
   SignalMask(const SignalMask&) = delete;
@@ -339,8 +341,10 @@ class Launcher {
 
   Attempt watch() {
     for (;;) {
-      std::array<pollfd, 3> ready = {
+      std::array<pollfd, 3 + TerminalRelay::kPollCount> ready = {
           {{control_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}, {init_.get(), POLLIN, 0}}};
+      const auto relayed = std::span(ready).last<TerminalRelay::kPollCount>();
+      std::ranges::copy(terminal_.wanted(), relayed.begin());
       const std::optional<timespec> timeout = time_left();
       if (timeout && timeout->tv_sec == 0 && timeout->tv_nsec == 0) return time_is_up();
       const int count = ppoll(ready.data(), ready.size(), timeout ? &*timeout : nullptr, nullptr);
@@ -353,6 +357,7 @@ class Launcher {
         heard = true;
         if (std::optional<Attempt> end = hear()) return *end;
       }
+      if (terminal_.active()) terminal_.move(relayed);
       if (ready[1].revents != 0) pass_signal_on();
       if (!heard && ready[2].revents != 0) return ended_silently();
     }
@@ -407,10 +412,27 @@ class Launcher {
       }
       return;
     }
+    if (number == SIGWINCH && terminal_.active()) return terminal_.take_size_over();
+    if (number == SIGCONT) terminal_.enter();
     send_signal(number);
-    if (number != SIGTSTP) return;
-    // The command must not go on reading a terminal that its caller has taken back.
-    raise(SIGSTOP);
+    // The command must not go on reading a terminal that its caller has taken back. (With a
+    // terminal of its own it says so when it has stopped.)
+    if (number == SIGTSTP && !terminal_.active()) raise(SIGSTOP);
+  }
+
+  /// The command has stopped on its own terminal, by a key or by itself: so does belljar, with its
+  /// whole process group, as it would have done on the caller's. Where there is nobody who could
+  /// let it go on, the kernel does not stop it (an orphaned process group), and the command goes
+  /// on.
+  void stop_likewise() {
+    terminal_.leave();
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    kill(0, SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &stop, nullptr);
+    sigprocmask(SIG_BLOCK, &stop, nullptr);
+    terminal_.enter();
     send_signal(SIGCONT);
   }
 
@@ -428,14 +450,36 @@ class Launcher {
     return poll(&ready, 1, 0) == 1;
   }
 
+  /// As recv. Descriptors that come along are the terminal's.
+  ssize_t receive(Message& message) {
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> room;
+    iovec part{&message, sizeof message};
+    msghdr envelope{};
+    envelope.msg_iov = &part;
+    envelope.msg_iovlen = 1;
+    envelope.msg_control = room.data();
+    envelope.msg_controllen = room.size();
+    const ssize_t got = recvmsg(control_.get(), &envelope, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    const cmsghdr* beside = got < 0 ? nullptr : CMSG_FIRSTHDR(&envelope);
+    if (beside == nullptr || beside->cmsg_type != SCM_RIGHTS) return got;
+    std::array<int, 2> ends{};
+    if (beside->cmsg_len != CMSG_LEN(sizeof ends)) return got;
+    std::memcpy(ends.data(), CMSG_DATA(beside), sizeof ends);
+    const int step = step_of<OpenTerminal>();
+    UniqueFd master(ends[0]), slave(ends[1]);
+    if (step >= 0)
+      terminal_.start(std::get<OpenTerminal>(plan_.steps[static_cast<std::size_t>(step)].action),
+                      std::move(master), std::move(slave));
+    return got;
+  }
+
   /// One message of the child. A value when the attempt is over.
   std::optional<Attempt> hear() {
     Message message;
-    ssize_t got = recv(control_.get(), &message, sizeof message, MSG_DONTWAIT);
+    ssize_t got = receive(message);
     // Init ended with a signal of ours unread; what it said before is still queued behind this
     // error.
-    if (got < 0 && errno == ECONNRESET)
-      got = recv(control_.get(), &message, sizeof message, MSG_DONTWAIT);
+    if (got < 0 && errno == ECONNRESET) got = receive(message);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
     if (got != sizeof message) return end_of_file();
     // Legacy: init may speak before the helper has said which process it is.
@@ -477,6 +521,9 @@ class Launcher {
         return std::nullopt;
       case MessageKind::kStopped:
         if (events_.stopped) events_.stopped(message.status);
+        if (terminal_.active()) stop_likewise();
+        return std::nullopt;
+      case MessageKind::kTerminal:
         return std::nullopt;
       case MessageKind::kContinued:
         if (events_.continued) events_.continued();
@@ -617,6 +664,9 @@ class Launcher {
     record_.usage.read_blocks = usage.ru_inblock;
     record_.usage.written_blocks = usage.ru_oublock;
     init_.reset();
+    constexpr std::chrono::milliseconds kOverTime{500};
+    terminal_.drain(signals_.get(),
+                    record_.cause == Cause::kWallTime ? kOverTime : std::chrono::milliseconds(-1));
     return Attempt::kDone;
   }
 
@@ -631,6 +681,7 @@ class Launcher {
   UniqueFd control_;
   UniqueFd childs_end_;
   UniqueFd init_;
+  TerminalRelay terminal_;
   pid_t init_pid_ = 0;
   pid_t helper_ = 0;
   int map_error_ = 0;

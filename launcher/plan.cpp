@@ -166,8 +166,15 @@ struct Describe {
   std::string operator()(const ForgetLauncher&) const {
     return "unmap everything that came from belljar: heap, stack, environment, arguments";
   }
-  std::string operator()(const NewProcessGroup&) const {
-    return "start a process group, with default signal handling";
+  std::string operator()(const NewProcessGroup& a) const {
+    std::string text = "start a process group, with default signal handling";
+    if (!a.terminal.empty())
+      text += ", in the foreground of its terminal (descriptors " + list(a.terminal) + ")";
+    return text;
+  }
+  std::string operator()(const OpenTerminal& a) const {
+    return "open a terminal of the sandbox's own, " + std::to_string(a.size.columns) + " by " +
+           std::to_string(a.size.rows) + ", relayed by belljar";
   }
   std::string operator()(const SetUmask& a) const { return "set umask " + octal(a.mask); }
   std::string operator()(const SetLimit& a) const {

@@ -158,6 +158,17 @@ struct ForbidUserNamespaces {
 
 struct PivotRoot {};
 
+/// A pseudo-terminal of the sandbox's devpts becomes init's controlling terminal; belljar gets both
+/// ends and relays.
+struct OpenTerminal {
+  std::vector<int> descriptors;  ///< Of 0, 1, 2: what the payload has it as.
+  int input = 0;                 ///< The caller's descriptor that keys are read from,
+  int output = 1;                ///< and that everything is written to.
+  int terminal = -1;             ///< The caller's terminal, which becomes raw; -1: there is none.
+  sys::TerminalSize size{24, 80, 0, 0};
+  std::optional<sys::TerminalSettings> settings;  ///< Absent: the kernel's own.
+};
+
 /// Read-back (a): the namespaces differ from the launcher's, or are its own where the policy
 /// shares.
 struct CheckNamespaces {
@@ -183,8 +194,11 @@ struct ForgetLauncher {};
 
 // --- payload ----------------------------------------------------------------------------------
 
-/// An own process group, default signal handling, nothing blocked.
-struct NewProcessGroup {};
+/// An own process group, default signal handling, nothing blocked; with a terminal, in its
+/// foreground and as these descriptors.
+struct NewProcessGroup {
+  std::vector<int> terminal;
+};
 struct SetUmask {
   mode_t mask = 022;
 };
@@ -229,8 +243,8 @@ using StepAction =
     std::variant<SetGroups, CreateNamespaces, MapIds, TakeIds, GuardInit, JoinKeyring,
                  RaiseLoopback, SetHostname, AttachRoot, BindMount, MountTmpfs, MountProc, MountDev,
                  MakeDirectory, MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot,
-                 ForbidUserNamespaces, PivotRoot, CheckNamespaces, DropCapabilities, CheckInit,
-                 ForgetLauncher, NewProcessGroup, SetUmask, SetLimit, NullDescriptor,
+                 ForbidUserNamespaces, PivotRoot, OpenTerminal, CheckNamespaces, DropCapabilities,
+                 CheckInit, ForgetLauncher, NewProcessGroup, SetUmask, SetLimit, NullDescriptor,
                  CloseDescriptors, ChangeDirectory, SetNoNewPrivileges, InstallFilter, CheckPayload,
                  Exec>;
 

@@ -233,7 +233,9 @@ struct Fields<Io> {
       field("stderr", &Io::standard_error, OneOf<Stdio>{}, "Standard error.", R"("inherit")"),
       field("keep", &Io::keep, SetOf<DescriptorNumber>{},
             "Descriptors that stay open; all others are closed.", "[3]"),
-      Reserved{"tty", "A terminal of its own."}};
+      field("tty", &Io::tty, OneOf<Tty>{},
+            "A terminal of its own, for the streams that are one (auto) or for all (new).",
+            R"("auto")")};
 };
 
 template <>

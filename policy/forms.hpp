@@ -78,6 +78,9 @@ inline constexpr std::array<Choice<SyscallBase>, 3> kChoices<SyscallBase>{
 template <>
 inline constexpr std::array<Choice<Stdio>, 2> kChoices<Stdio>{
     {{"inherit", Stdio::kInherit}, {"null", Stdio::kNull}}};
+template <>
+inline constexpr std::array<Choice<Tty>, 3> kChoices<Tty>{
+    {{"none", Tty::kNone}, {"auto", Tty::kAuto}, {"new", Tty::kNew}}};
 
 /// `expected "new" or "shared", got the string "nwe"; did you mean "new"?`
 bool refuse_choice(Reader& reader, const Node& node, std::span<const std::string_view> names);

@@ -191,10 +191,18 @@ struct Environment {
 
 enum class Stdio { kInherit, kNull };
 
+/// A pseudo-terminal of the sandbox's own, relayed to the caller.
+enum class Tty {
+  kNone,  ///< The caller's descriptors are inherited as they are; no controlling terminal.
+  kAuto,  ///< For those of stdin, stdout and stderr that are a terminal.
+  kNew,   ///< For all three.
+};
+
 struct Io {
   Stdio standard_input = Stdio::kInherit;
   Stdio standard_output = Stdio::kInherit;
   Stdio standard_error = Stdio::kInherit;
+  Tty tty = Tty::kNone;
   std::vector<int>
       keep;  ///< Descriptors (3 and up) that the payload inherits; all others are closed.
 };

@@ -17,6 +17,7 @@
 #include <linux/securebits.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
@@ -1052,6 +1053,45 @@ int do_forbid_user_namespaces(Child& child, const Op& op) noexcept {
   return rc < 0 && op.a != 0 ? 0 : rc;
 }
 
+/// Hands two descriptors to the launcher beside a message.
+int send_with(Child& child, const Message& message, int first, int second) noexcept {
+  alignas(cmsghdr) char room[CMSG_SPACE(2 * sizeof(int))] = {};
+  iovec part = {const_cast<Message*>(&message), sizeof message};
+  msghdr envelope = {};
+  envelope.msg_iov = &part;
+  envelope.msg_iovlen = 1;
+  envelope.msg_control = room;
+  envelope.msg_controllen = sizeof room;
+  cmsghdr* beside = CMSG_FIRSTHDR(&envelope);
+  beside->cmsg_level = SOL_SOCKET;
+  beside->cmsg_type = SCM_RIGHTS;
+  beside->cmsg_len = CMSG_LEN(2 * sizeof(int));
+  const int descriptors[2] = {first, second};
+  std::memcpy(CMSG_DATA(beside), descriptors, sizeof descriptors);
+  return static_cast<int>(raw(SYS_sendmsg, child.arena.control, &envelope, MSG_NOSIGNAL));
+}
+
+/// In the sandbox's own devpts, so that ttyname(3) finds it there. It becomes init's controlling
+/// terminal and not the payload's: the payload's group has a parent in the session then, and can be
+/// stopped by a key (man 2 setpgid, orphaned process groups).
+int do_open_terminal(Child& child, const Op& op) noexcept {
+  const long master =
+      raw(SYS_openat, AT_FDCWD, "/dev/pts/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC | O_NONBLOCK, 0);
+  if (master < 0) return about(child, "/dev/pts/ptmx", static_cast<int>(master));
+  const int unlocked = 0;
+  long rc = raw(SYS_ioctl, master, TIOCSPTLCK, &unlocked);
+  const long slave = raw(SYS_ioctl, master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+  if (rc >= 0) rc = slave;
+  if (rc >= 0 && op.s0 != 0) rc = raw(SYS_ioctl, slave, TCSETS, child.text(op.s0));
+  if (rc >= 0) rc = raw(SYS_ioctl, slave, TIOCSWINSZ, child.text(op.s1));
+  if (rc >= 0) rc = raw(SYS_ioctl, slave, TIOCSCTTY, 0);
+  Message message;
+  message.kind = MessageKind::kTerminal;
+  if (rc >= 0) rc = send_with(child, message, static_cast<int>(master), static_cast<int>(slave));
+  child.arena.terminal = static_cast<int>(slave);
+  return static_cast<int>(rc);
+}
+
 int do_check_namespaces(Child& child, const Op& op) noexcept {
   struct Kind {
     const char* path;
@@ -1286,8 +1326,24 @@ struct KernelSigaction {
   std::uint64_t mask;
 };
 
-int do_new_process_group(Child& child) noexcept {
+/// With SIGTTOU blocked, which would stop a group that is not in the foreground yet.
+int take_terminal(Child& child, std::uint64_t descriptors) noexcept {
+  const int slave = child.arena.terminal;
+  const int group = static_cast<int>(raw(SYS_getpid));
+  int found = 0;
+  const std::uint64_t stop = std::uint64_t{1} << (SIGTTOU - 1);
+  long rc = raw(SYS_rt_sigprocmask, SIG_BLOCK, &stop, nullptr, sizeof stop);
+  if (rc >= 0) rc = raw(SYS_ioctl, slave, TIOCSPGRP, &group);
+  if (rc >= 0) rc = raw(SYS_ioctl, slave, TIOCGPGRP, &found);
+  if (rc >= 0 && found != group) return fail_read_back(child, "foreground process group");
+  for (int fd = 0; fd < 3 && rc >= 0; ++fd)
+    if (descriptors >> fd & 1) rc = raw(SYS_dup3, slave, fd, 0);
+  return static_cast<int>(rc);
+}
+
+int do_new_process_group(Child& child, const Op& op) noexcept {
   long rc = raw(SYS_setpgid, 0, 0);
+  if (rc >= 0 && child.arena.terminal >= 0) rc = take_terminal(child, op.a);
   // What a caller in Python ignores would be ignored for good.
   const KernelSigaction standard = {};
   constexpr int kIgnoredByPython[] = {SIGPIPE, SIGXFSZ};
@@ -1569,6 +1625,8 @@ int do_exec(Child& child, const Op& op) noexcept {
       return do_forbid_user_namespaces(child, op);
     case OpCode::kPivotRoot:
       return do_pivot_root(child);
+    case OpCode::kOpenTerminal:
+      return do_open_terminal(child, op);
     case OpCode::kCheckNamespaces:
       return do_check_namespaces(child, op);
     case OpCode::kDropCapabilities:
@@ -1578,7 +1636,7 @@ int do_exec(Child& child, const Op& op) noexcept {
     case OpCode::kForgetLauncher:
       return do_forget_launcher(child);
     case OpCode::kNewProcessGroup:
-      return do_new_process_group(child);
+      return do_new_process_group(child, op);
     case OpCode::kSetUmask:
       return raw(SYS_umask, op.a) < 0 ? -EINVAL : 0;
     case OpCode::kSetLimit:

@@ -34,6 +34,7 @@ struct Arena {
   int control = -1;                ///< The child's end of the control socket; also the lifeline.
   int launchers_control = -1;      ///< The launcher's end, as the clone has copied it.
   int proc = -1;                   ///< O_PATH descriptor of the launcher's /proc.
+  int terminal = -1;               ///< The sandbox's own, opened by init.
   RseqArea rseq;
   Message report;                  ///< Written by the payload while it shares init's memory.
   std::uint32_t base_filters = 0;  ///< Seccomp filters that init was born with.

@@ -27,12 +27,13 @@ enum class OpCode : std::uint16_t {
   kSealRoot,
   kForbidUserNamespaces,  ///< a: 1 when the filter forbids them too
   kPivotRoot,
+  kOpenTerminal,      ///< s0 TerminalSettings or none, s1 TerminalSize
   kCheckNamespaces,   ///< a CLONE_NEW* flags that were created
   kDropCapabilities,  ///< a bits to keep
   kForgetLauncher,
   // Carried out by the payload.
-  kCheckInit,  ///< a uid, b gid, c capability bits; opens the payload's status
-  kNewProcessGroup,
+  kCheckInit,        ///< a uid, b gid, c capability bits; opens the payload's status
+  kNewProcessGroup,  ///< a one bit a descriptor that is the terminal
   kSetUmask,         ///< a mask
   kSetLimit,         ///< a resource, b value
   kNullDescriptor,   ///< a descriptor
@@ -106,6 +107,7 @@ enum class MessageKind : std::uint32_t {
   kStopped,  ///< By signal `status`.
   kContinued,
   kEnded,     ///< With wait status `status`; `usage` of the payload's own process.
+  kTerminal,  ///< Beside it, the terminal's two ends, master first.
   kNeedMaps,  ///< Legacy back end, privileged: the helper has unshared and waits.
   // From the launcher:
   kGo,      ///< The id maps are written.

@@ -28,6 +28,7 @@ enum class Phase {
   kMasks,           ///< Pieces of them are hidden.
   kSeal,            ///< Nothing more will be attached.
   kPivot,           ///< The host's tree is gone.
+  kTerminal,        ///< The sandbox's /dev is in place.
   kInitPrivileges,  ///< Init gives up what it has.
   kForget,          ///< Init unmaps what came from the launcher.
   kStart,           ///< The payload's process begins.

@@ -48,7 +48,6 @@ TEST_CASE("keys of the design that are not enforced are refused wherever they ar
     CHECK(first_message("\"network\":{\"" + std::string(key) + "\":[]}") == kRefused);
   }
   CHECK(first_message(R"("namespaces":{"time":"new"})") == kRefused);
-  CHECK(first_message(R"("io":{"tty":true})") == kRefused);
   CHECK(first_message(R"("vars":null)") == kRefused);
 }
 

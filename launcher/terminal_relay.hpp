@@ -1,0 +1,70 @@
+// TerminalRelay: between the caller's terminal and the sandbox's own one.
+//
+// The command has a pseudo-terminal of its sandbox's devpts as its controlling terminal, so that
+// job control and full-screen programs work and nothing that it does to a terminal (TIOCSTI, modes,
+// its foreground group) reaches the caller's. What goes in and out passes through here.
+#pragma once
+
+#include <poll.h>
+
+#include <array>
+#include <chrono>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "launcher/plan.hpp"
+#include "launcher/sys/terminal.hpp"
+#include "launcher/sys/unique_fd.hpp"
+
+namespace belljar::launcher {
+
+class TerminalRelay {
+ public:
+  TerminalRelay() = default;
+  TerminalRelay(const TerminalRelay&) = delete;
+  TerminalRelay& operator=(const TerminalRelay&) = delete;
+  /// The caller's terminal is as it was.
+  ~TerminalRelay();
+
+  /// Takes over both ends of the sandbox's terminal. `plan` outlives the relay.
+  void start(const OpenTerminal& plan, sys::UniqueFd master, sys::UniqueFd slave);
+  [[nodiscard]] bool active() const { return master_.valid(); }
+
+  static constexpr std::size_t kPollCount = 3;
+  /// What is worth waiting for now; entries of no interest have the descriptor -1.
+  [[nodiscard]] std::array<pollfd, kPollCount> wanted() const;
+  /// Moves what can be moved without waiting.
+  void move(std::span<const pollfd, kPollCount> ready);
+
+  /// The caller's terminal has another size, or was handed back to us.
+  void take_size_over();
+  /// The caller's terminal becomes raw, when we are in its foreground, and becomes as it was.
+  void enter();
+  void leave();
+
+  /// After the sandbox's end: passes on what it had still written, however slowly it is read. Ends
+  /// early when `interrupt` becomes readable, or nothing has moved for `patience` (-1: for ever).
+  void drain(int interrupt, std::chrono::milliseconds patience);
+
+ private:
+  void read_input();
+  void read_master();
+  void write_master();
+  void write_output();
+  [[nodiscard]] bool in_foreground() const;
+
+  static constexpr std::size_t kRoom = 64 << 10;
+
+  const OpenTerminal* plan_ = nullptr;
+  sys::UniqueFd master_;
+  sys::UniqueFd slave_;  ///< Kept open, so that a command that closes all of its own is no hang-up.
+  sys::UniqueFd input_copy_, output_copy_;
+  int input_ = -1;
+  int output_ = -1;
+  std::optional<sys::TerminalSettings> before_;  ///< While the caller's terminal is raw.
+  std::string to_sandbox_;
+  std::string to_caller_;
+};
+
+}  // namespace belljar::launcher
