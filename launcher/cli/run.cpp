@@ -5,8 +5,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -24,15 +26,29 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Writes whole lines to a descriptor; a reader that is gone is not an error of the run.
-void write_line(int fd, std::string line) {
+/// How long the end of belljar waits for a reader that does not read.
+constexpr int kPatienceMs = 5000;
+
+/// Whether something can be written without waiting, within `timeout_ms`.
+bool is_ready(int fd, int timeout_ms) {
+  pollfd ready{fd, POLLOUT, 0};
+  return poll(&ready, 1, timeout_ms) == 1;
+}
+
+/// Writes a whole line, waiting `patience_ms` at most each time that the reader makes no room.
+/// False when it was given up; a reader that is gone is not an error of the run.
+bool write_line(int fd, std::string line, int patience_ms) {
   line += '\n';
   for (std::size_t done = 0; done < line.size();) {
-    const ssize_t wrote = write(fd, line.data() + done, line.size() - done);
+    if (!is_ready(fd, patience_ms)) return false;
+    // So much goes into a pipe with room at once (man 7 pipe).
+    const std::size_t piece = std::min<std::size_t>(line.size() - done, PIPE_BUF);
+    const ssize_t wrote = write(fd, line.data() + done, piece);
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return;
+    if (wrote <= 0) return true;
     done += static_cast<std::size_t>(wrote);
   }
+  return true;
 }
 
 /// Where the record goes. A file is looked at before the launch, so that a run whose record could
@@ -50,7 +66,7 @@ class RecordSink {
 
   /// False, after saying why, when it could not be.
   [[nodiscard]] bool write(const std::string& json) const {
-    if (fd_ >= 0) write_line(fd_, json);
+    if (fd_ >= 0 && !write_line(fd_, json, kPatienceMs)) return complain("nobody reads it");
     return !directory_.valid() || write_file(json);
   }
 
@@ -95,7 +111,7 @@ class RecordSink {
     const sys::UniqueFd file(openat(directory_.get(), fresh.c_str(),
                                     O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
     if (!file.valid()) return complain("cannot be made: " + describe(errno));
-    write_line(file.get(), json);
+    write_line(file.get(), json, kPatienceMs);
     if (renameat(directory_.get(), fresh.c_str(), directory_.get(), name_.c_str()) == 0)
       return true;
     return complain("cannot be made: " + describe(errno));
@@ -111,19 +127,11 @@ class RecordSink {
   sys::UniqueFd directory_;
 };
 
-/// Whether a short line can be written without waiting, within `timeout_ms`.
-bool is_ready(int fd, int timeout_ms) {
-  pollfd ready{fd, POLLOUT, 0};
-  return poll(&ready, 1, timeout_ms) == 1;
-}
-
 /// A reader that does not read must not hold up signals and the wall time, so what does not fit
 /// into its pipe while the command runs is dropped.
 Events status_events(int fd) {
   if (fd < 0) return {};
-  const auto say = [fd](const nlohmann::ordered_json& json) {
-    if (is_ready(fd, 0)) write_line(fd, json.dump());
-  };
+  const auto say = [fd](const nlohmann::ordered_json& json) { write_line(fd, json.dump(), 0); };
   return {.started =
               [say](int pid) {
                 say({{"type", "started"}, {"pid", pid}});
@@ -233,9 +241,8 @@ int run_command(const PolicyOptions& options, const std::string& record_to, int 
   const Record record = run_planned(*policy, host, options, status_events(status_fd), begun);
   const std::string json = record_to.empty() && status_fd < 0 ? std::string() : record.json();
   const bool kept = sink.write(json);
-  constexpr int kPatienceMs = 5000;
-  if (status_fd >= 0 && is_ready(status_fd, kPatienceMs))
-    write_line(status_fd, "{\"type\":\"record\",\"record\":" + json + "}");
+  if (status_fd >= 0)
+    write_line(status_fd, "{\"type\":\"record\",\"record\":" + json + "}", kPatienceMs);
   if (record.setup) std::fputs(failure_text(*record.setup).c_str(), stderr);
   say_why_it_ended(record, *policy);
   say_what_is_degraded(record);

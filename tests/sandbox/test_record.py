@@ -1,12 +1,13 @@
 """How a run ends, and what the record, the exit code and the status lines say of it."""
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import time
 
-from harness import AS_ROOT, BELLJAR, SandboxTest, as_root, descendants, main
+from harness import AS_ROOT, BELLJAR, PYTHON_INSIDE, SandboxTest, as_root, back_ends, callers, descendants, main
 
 
 class Ends(SandboxTest):
@@ -169,6 +170,54 @@ class Refusals(SandboxTest):
         for command in ([], [""]):
             run = self.belljar("run", "--policy", self.policy(), "--", *command)
             self.check_refused(run, "command")
+
+
+class Unread(SandboxTest):
+    """A reader that does not read holds up neither the wall time nor the end."""
+
+    def end_with_full_pipe(self, option):
+        read, write = full_pipe()
+        self.addCleanup(os.close, read)
+        self.addCleanup(os.close, write)
+        run = self.belljar("run", "--policy", self.policy(), "--timeout=200ms", option.format(write), "--",
+                           "sleep", "20", fds=[write])
+        self.assertIn("the command was ended at its wall time", run.err)
+        self.assertLess(run.seconds, 10)
+        return run
+
+    @callers("user")
+    @back_ends("modern")
+    def test_a_status_pipe_that_nobody_reads_does_not_outlast_the_wall_time(self):
+        self.assertEqual(self.end_with_full_pipe("--status-fd={}").code, 124)
+
+    @callers("user")
+    @back_ends("modern")
+    def test_a_record_pipe_that_nobody_reads_is_given_up_and_that_is_said(self):
+        run = self.end_with_full_pipe("--record=fd:{}")
+        self.assertEqual(run.code, 125)
+        self.assertIn("nobody reads it", run.err)
+
+    def test_a_pipe_that_is_read_late_gets_all_of_it(self):
+        read, write = full_pipe()
+        running = self.start("run", "--policy", self.policy(), f"--record=fd:{write}", f"--status-fd={write}",
+                             "--", "true", fds=[write])
+        os.close(write)
+        time.sleep(0.3)
+        with os.fdopen(read, "rb") as pipe:
+            said = pipe.read().lstrip(b"x").decode()
+        self.assertEqual(running.finish().code, 0)
+        self.assertEqual([json.loads(line).get("cause") for line in said.splitlines()], ["exited", None], said)
+
+
+def full_pipe():
+    """The ends of a pipe that takes no byte more."""
+    read, write = os.pipe()
+    os.set_blocking(write, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(write, b"x" * 4096)
+    os.set_blocking(write, True)
+    return read, write
 
 
 class Arguments(SandboxTest):
