@@ -191,6 +191,7 @@ class FileSystemPlan {
     if (files_.root == RootKind::kHost) BELLJAR_CHECK(add_host());
     BELLJAR_CHECK(check_made_pieces());
     BELLJAR_CHECK(check_masks());
+    note_covered();
     tree_.emit(builder_);
     add_masks();
     return {};
@@ -391,6 +392,22 @@ class FileSystemPlan {
                       policy::member_path("filesystem.mask", path),
                       "mask the entry directly below " + writable + ", or make that read-only");
     return {};
+  }
+
+  /// Masks come last, so that no mount can uncover what they hide. Whoever shows just that hears
+  /// why it does not appear.
+  void note_covered() {
+    for (const auto& [path, why] : files_.mask) {
+      for (const auto& [target, mount] : files_.mounts)
+        if (mount.type == MountType::kBind && is_within(target, path))
+          note_covered_by(path, target);
+      if (!workspace_.empty() && is_within(workspace_, path)) note_covered_by(path, workspace_);
+    }
+  }
+
+  void note_covered_by(const std::string& mask, const std::string& target) {
+    builder_.notes.push_back("the mask of " + mask + " hides what is shown at " + target +
+                             "; to see it, --set 'filesystem.mask[" + mask + "]=null'");
   }
 
   void add_masks() {

@@ -314,6 +314,22 @@ class Masks(SandboxTest):
         self.assertEqual(run.json(), ["EBUSY", "EBUSY"])
         self.assertEqual((data / "secret").read_text(), "x")
 
+    def test_a_bind_that_a_mask_covers_stays_hidden_and_that_is_said_with_what_shows_it(self):
+        data = self.make_directory("data")
+        self.make_file("data/key")
+        options = [*self.session_options(), "-v", f"{data}:/etc/ssh:ro"]
+        for more, listed in (([], ""), (["--set", "filesystem.mask[/etc/ssh]=null"], "key\n")):
+            run = self.sandbox("ls", "-A", "/etc/ssh", policy="builtin:dev@1", options=[*options, *more])
+            self.assertEqual((run.out, run.code), (listed, 0), str(run))
+            hint = "hides what is shown at /etc/ssh; to see it, --set 'filesystem.mask[/etc/ssh]=null'"
+            self.assertEqual(hint in run.err, not listed, str(run))
+
+    def test_a_mask_below_a_bind_is_no_reason_for_a_note(self):
+        self.make_directory("data/secrets")
+        policy = mounts(data=bind(self.dir / "data"))
+        policy["filesystem"]["mask"] = {"/data/secrets": "a test"}
+        self.assertEqual(self.sandbox("true", policy=policy).err, "")
+
     def test_the_presets_mask_the_hosts_secrets(self):
         for preset in ("builtin:agent@1", "builtin:dev@1"):
             run = self.sandbox("sh", "-c", "cat /etc/shadow; ls -A /etc/ssh /etc/sudoers.d 2>/dev/null; true",
