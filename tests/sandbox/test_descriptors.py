@@ -65,6 +65,16 @@ class Inherited(SandboxTest):
         run = self.sandbox("true", policy={"io": {"keep": [77]}})
         self.check_refused(run, "EBADF", "io.keep", "77")
 
+    def test_the_descriptors_of_belljars_own_reports_cannot_be_kept(self):
+        read, write = os.pipe()
+        self.addCleanup(os.close, read)
+        self.addCleanup(os.close, write)
+        policy = self.policy({"io": {"keep": [write]}})
+        for option in (f"--record=fd:{write}", f"--status-fd={write}"):
+            run = self.belljar("run", "--policy", policy, option, "--", "true", fds=[write])
+            self.check_refused(run, f"io.keep: descriptor {write} is where belljar reports")
+        self.assertEqual(self.belljar("run", "--policy", policy, "--", "true", fds=[write]).code, 0)
+
     @back_ends("legacy")
     def test_without_close_range_nothing_is_inherited_either(self):
         wrap = [self.tool("without_new_calls"), "ENOSYS+close_range"]
@@ -118,6 +128,14 @@ class StandardStreams(SandboxTest):
         self.assertEqual((run.out, run.code), ("0\n", 3))
         run = self.inside(code, stdin=b"in", policy={"io": {"stdout": "null", "stderr": "null"}})
         self.assertEqual((run.out, run.err, run.code), ("", "", 3))
+
+    def test_null_on_the_command_line_is_the_word_and_in_a_file_is_nothing_said(self):
+        code = "say(len(sys.stdin.read()))"
+        run = self.inside(code, stdin=b"in", options=["--set", "io.stdin=null"])
+        self.assertEqual(run.json(), 0, str(run))
+        run = self.inside(code, stdin=b"in", policy=self.make_file("null.json", json.dumps(
+            {**self.base_policy(), "io": {"stdin": None}})))
+        self.assertEqual(run.json(), 2, str(run))
 
     def test_binary_data_passes_unchanged(self):
         data = bytes(range(256)) * 4096

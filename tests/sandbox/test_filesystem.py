@@ -77,6 +77,21 @@ class Binds(SandboxTest):
             self.assertLessEqual({"ro", "nosuid", "nodev", "noexec"}, words, path)
 
     @as_root
+    def test_flags_reach_submounts_behind_a_mount_point_that_is_named_through_a_link(self):
+        self.make_directory("outer/sub")
+        self.make_directory("inner/deep")
+        before = self.on_host(f"mount -t tmpfs -o mode=0777 tmpfs {self.dir}/inner/deep")
+
+        def flags_with(**more):
+            pieces = {"/data": bind(self.dir / "outer"), "/to": {"type": "symlink", "source": "data"},
+                      "/to/sub": bind(self.dir / "inner", **more)}
+            run = self.inside(MOUNT_FLAGS, policy={"filesystem": {"mounts": pieces}}, before=before)
+            return set(run.json()["/data/sub/deep"])
+
+        self.assertLessEqual({"ro", "nosuid", "nodev", "noexec"}, flags_with(noexec=True))
+        self.assertEqual({"ro", "noexec"} & flags_with(readonly=False), set())
+
+    @as_root
     def test_a_read_only_root_of_the_host_covers_its_submounts(self):
         self.make_directory("sub")
         before = self.on_host(f"""
@@ -484,6 +499,31 @@ class Workspace(SandboxTest):
                           env={"PATH": "/usr/bin", "HOME": str(home)})
         self.assertEqual(run.json(), [str(home), [], "open", "0o700"])
         self.assertEqual(os.listdir(home), [".secret"])
+
+    def test_no_spelling_of_path_shows_the_whole_home_as_a_toolchain(self):
+        home = self.make_directory("person/home", owner=self.uid)
+        self.make_directory("person/home/bin", owner=self.uid)
+        self.make_file("person/home/.secret", "x", owner=self.uid)
+        link = self.make_link("link", home)
+        spellings = ("/", "/.", "/./", "//", "/bin/..", "/./bin/..", "/bin/../..", "/bin/../.", "/./bin/../../home")
+        for name in (home, link):
+            for spelling in spellings:
+                shown = self.home_under_dev(name, f"{name}{spelling}", home)
+                self.assertEqual(shown - {"bin"}, set(), f"{name} {spelling}")
+        self.assertEqual(self.home_under_dev(home, f"{home}/./bin", home), {"bin"})
+
+    def home_under_dev(self, name, path, home):
+        """What a command under dev@1 finds in its home when HOME is `name` and PATH begins with `path`."""
+        run = self.sandbox("/usr/bin/ls", "-A", home, policy="builtin:dev@1", options=self.session_options(),
+                           env={"PATH": f"{path}:/usr/bin", "HOME": str(name)})
+        self.check_exited(run)
+        return set(run.out.split())
+
+    def test_a_home_that_is_named_by_a_link_is_not_taken_as_the_workspace_either(self):
+        link = self.make_link("link", self.work)
+        run = self.sandbox("true", policy={"filesystem": {"workspace": {"path": "."}}}, cwd=self.work,
+                           env={"PATH": "/usr/bin", "HOME": str(link)})
+        self.check_refused(run, "holds your whole home", "--workspace")
 
     def test_a_home_that_does_not_exist_is_no_obstacle_or_explained(self):
         run = self.sandbox("true", policy="builtin:dev@1", options=self.session_options(),

@@ -8,6 +8,7 @@ from harness import AS_ROOT, SandboxTest, as_root, callers, descendants, main
 
 NOBODY = 65534
 NS_GET_OWNER_UID = 0xB704
+MANY_GROUPS = list(range(40000, 40300))  # More than a first guess at the size of the list.
 
 
 def status_outside(pid):
@@ -179,6 +180,27 @@ class Groups(SandboxTest):
         self.check_refused(with_groups, "supplementary groups (4) stay")
         without = self.sandbox("true", policy="builtin:strict@1")
         self.check_exited(without)
+
+    @callers("root", "five")
+    def test_three_hundred_groups_of_a_privileged_caller_are_dropped_to_the_last(self):
+        run = self.inside("say(os.getgroups())", groups=MANY_GROUPS)
+        self.check_exited(run)
+        self.assertEqual((run.json(), run.record["degraded"]), ([], []))
+
+    @as_root
+    @callers("user")
+    def test_three_hundred_groups_of_a_plain_user_are_told_to_the_last(self):
+        self.check_refused(self.sandbox("true", groups=MANY_GROUPS), "40000, 40001", ", 40299) stay")
+        run = self.inside("say(len(os.getgroups()))", policy={"identity": {"enforce": "prefer"}}, groups=MANY_GROUPS)
+        self.check_exited(run)
+        self.assertEqual(run.json(), len(MANY_GROUPS))
+        self.assertIn(", 40299)", run.record["degraded"][0]["what"])
+
+    @callers("root", "five")
+    def test_three_hundred_groups_of_the_policy_are_given_to_the_last(self):
+        run = self.inside("say(len(os.getgroups()))", policy={"identity": {"groups": MANY_GROUPS}})
+        self.check_exited(run)
+        self.assertEqual(run.json(), len(MANY_GROUPS))
 
     def test_setgroups_is_denied_in_the_namespace(self):
         run = self.inside("say(open('/proc/self/setgroups').read().strip())")

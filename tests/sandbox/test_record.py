@@ -96,6 +96,29 @@ class Ends(SandboxTest):
         self.assertNotEqual(other.record["policy_digest"], run.record["policy_digest"])
 
 
+class Cores(SandboxTest):
+    """belljar's memory holds the caller's environment, and the current directory may be the command's."""
+
+    WAITER = """if True:
+        import os, resource, sys
+        limit = resource.getrlimit(resource.RLIMIT_CORE)[1]
+        resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
+        child = os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ)
+        status = os.waitpid(child, 0)[1]
+        print(os.WTERMSIG(status), os.WCOREDUMP(status))
+    """
+
+    def test_belljar_that_dies_as_the_command_did_of_quit_leaves_no_core(self):
+        waiter = [PYTHON_INSIDE, "-S", "-E", "-c", self.WAITER]
+        quits = ["sh", "-c", "kill -QUIT $$"]
+        run = self.sandbox(*quits, policy={"limits": {"rlimits": {"core": "0B"}}}, wrap=waiter)
+        self.assertEqual(run.out, f"{int(signal.SIGQUIT)} False\n", str(run))
+        self.assertEqual(list(self.work.iterdir()), [])
+        # The control: here another program's death of the same signal does leave one.
+        control = subprocess.run([*self.prefix(), *waiter, *quits], cwd=self.work, capture_output=True, text=True)
+        self.assertEqual(control.stdout, f"{int(signal.SIGQUIT)} True\n", str(control))
+
+
 class Refusals(SandboxTest):
     """Exit codes as a shell has them, and texts that tell the cases apart."""
 

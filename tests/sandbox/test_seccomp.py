@@ -78,6 +78,12 @@ class Verdicts(SandboxTest):
         strict = {name: "open" if name == "AF_UNIX" else "EAFNOSUPPORT" for name in SOCKETS}
         self.assertEqual(self.inside(code, policy={"syscalls": {"base": "strict@1"}}).json(), strict)
 
+    def test_vsock_is_refused_by_a_policy_without_a_word_about_system_calls(self):
+        """No network namespace holds it, so nothing else would."""
+        code = "say(attempt(socket.socket, socket.AF_VSOCK, socket.SOCK_STREAM))"
+        self.assertEqual(self.inside(code, policy={"syscalls": None}).json(), "EAFNOSUPPORT")
+        self.assertEqual(self.inside(code, policy=NO_FILTER).json(), "open")
+
     def test_netlink_is_for_routes_only(self):
         code = f"say([syscall({41 if X86 else 198}, 16, 3, protocol) for protocol in (0, 4, 9, 10, 12, 16)])"
         self.assertEqual(self.inside(code).json(), ["open"] + ["EAFNOSUPPORT"] * 5)
@@ -140,6 +146,22 @@ class Verdicts(SandboxTest):
         run = self.inside("say([syscall(600), syscall(425 , 1, 0)])",
                           policy={"syscalls": {"base": "agent@1", "default": "EPERM"}})
         self.assertEqual(run.json()[0], "EPERM")
+
+
+class Leaving(SandboxTest):
+
+    def test_a_command_that_cannot_start_where_the_filter_refuses_to_exit_ends_at_once(self):
+        rules = {"exit_group": "EPERM", "exit": "EPERM"}
+        run = self.sandbox("/no/such/program", policy={"syscalls": {"base": "agent@1", "rules": rules}})
+        self.check_refused(run, "/no/such/program", code=127)
+        self.assertLess(run.record["usage"]["user_us"] + run.record["usage"]["system_us"], 1_000_000)
+
+    def test_the_refusal_is_felt_by_the_command(self):
+        """The control: such a rule is in force."""
+        rules = {"exit_group": "EPERM"}
+        run = self.inside("say(syscall(%d, 0))" % (231 if X86 else 94),
+                          policy={"syscalls": {"base": "agent@1", "rules": rules}})
+        self.assertEqual(run.json(), "EPERM", str(run))
 
 
 class Everywhere(SandboxTest):

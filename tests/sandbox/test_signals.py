@@ -1,11 +1,15 @@
 """Signals: what is sent to belljar reaches the command, and set-up can be interrupted at any moment."""
 
+import fcntl
 import os
+import pty
 import random
 import signal
+import subprocess
+import termios
 import time
 
-from harness import SandboxTest, descendants, main, processes, wait_for
+from harness import BELLJAR, SandboxTest, descendants, environment, main, processes, wait_for
 
 FORWARDED = [signal.Signals[f"SIG{name}"] for name in ("INT", "TERM", "HUP", "QUIT", "WINCH", "USR1", "USR2")]
 REPORT = """
@@ -118,6 +122,60 @@ class AtTheEnd(SandboxTest):
         running.send(signal.SIGCONT)
         run = running.finish()
         self.assertEqual((run.code, run.record["cause"]), (6, "exited"), str(run))
+
+
+class JobControl(SandboxTest):
+    """An interactive shell at a terminal, which stops and continues belljar as its job."""
+
+    def setUp(self):
+        super().setUp()
+        self.terminal, other = pty.openpty()
+        self.addCleanup(os.close, self.terminal)
+        self.shell = subprocess.Popen(
+            [*self.prefix(), "bash", "--norc", "--noprofile", "-i"], stdin=other, stdout=other, stderr=other,
+            cwd=self.work, env=environment(PS1="$ ", HISTFILE="", INPUTRC="/dev/null", TERM="dumb"),
+            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(other)
+        self.addCleanup(self.end_shell)
+
+    def end_shell(self):
+        """Without its terminal's master the shell gets a hangup; nobody waits for it in vain."""
+        self.shell.kill()
+        self.shell.wait()
+
+    def type(self, text):
+        os.write(self.terminal, text.encode())
+
+    def family(self):
+        """belljar, init and the command: three generations below the shell."""
+        return [pid for pid, _, _ in descendants(self.shell.pid)]
+
+    def states(self):
+        return [state for _, state, _ in descendants(self.shell.pid)]
+
+    def await_states(self, *expected):
+        wait_for(lambda: self.states() == list(expected), 5, f"{expected}, not {self.states()},")
+
+    def test_ctrl_z_stops_belljar_and_the_command_and_fg_continues_both(self):
+        self.type(f"{BELLJAR} run --policy {self.policy()} -- sleep 300\n")
+        self.await_states("S", "S", "S")
+        for _ in range(2):
+            self.type("\x1a")
+            self.await_states("T", "S", "T")
+            self.type("fg\n")
+            self.await_states("S", "S", "S")
+        self.type("\x03")
+        wait_for(lambda: not self.family(), what="the end of the job")
+
+    def test_a_stopped_job_continues_in_the_background_and_can_be_ended(self):
+        self.type(f"{BELLJAR} run --policy {self.policy()} -- sleep 300\n")
+        self.await_states("S", "S", "S")
+        self.type("\x1a")
+        self.await_states("T", "S", "T")
+        self.type("bg\n")
+        self.await_states("S", "S", "S")
+        self.type("kill %1\n")
+        wait_for(lambda: not self.family(), what="the end of the job")
 
 
 class DuringSetUp(SandboxTest):

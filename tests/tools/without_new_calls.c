@@ -3,9 +3,9 @@
 //
 //   without_new_calls ENOSYS|EPERM[+CALL...] PROGRAM [ARG...]
 //
-// `+CALL` takes one more call away: close_range, openat2, pidfd_open or statx.
-// clone3 is always answered with ENOSYS, as container profiles do, because glibc falls back to
-// clone on nothing else; the new mount API with the errno that was asked for.
+// `+CALL` takes more away: close_range, openat2, pidfd_open, statx, or every_exit, which is exit
+// and exit_group. clone3 is always answered with ENOSYS, as container profiles do, because glibc
+// falls back to clone on nothing else; the new mount API with the errno that was asked for.
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -31,10 +31,9 @@ static const unsigned kMountCalls[] = {SYS_open_tree, SYS_move_mount, SYS_fsopen
 static const struct {
   const char* name;
   unsigned number;
-} kMore[] = {{"+close_range", kCloseRange},
-             {"+openat2", kOpenat2},
-             {"+pidfd_open", kPidfdOpen},
-             {"+statx", SYS_statx}};
+} kMore[] = {{"+close_range", kCloseRange}, {"+openat2", kOpenat2},
+             {"+pidfd_open", kPidfdOpen},   {"+statx", SYS_statx},
+             {"+every_exit", SYS_exit},     {"+every_exit", SYS_exit_group}};
 
 struct Program {
   struct sock_filter instructions[kRoom];

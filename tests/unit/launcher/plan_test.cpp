@@ -162,6 +162,29 @@ TEST_CASE("dev@1 shows toolchains of the home that PATH names, and masks their c
   CHECK_FALSE(has_step(plan, "bind /home/ada/src, read-only, if it can be reached"));
 }
 
+TEST_CASE("no spelling of PATH shows the whole home as a toolchain") {
+  for (const char* entry :
+       {"/home/ada", "/home/ada/", "/home/ada/.", "/home/ada//", "/home/ada/./bin/..",
+        "/home/ada/bin/../..", "/home/ada/./bin/../.", "/home/./ada", "/home/ada/bin/../../ada"}) {
+    Host host = plain_host();
+    host.environment["PATH"] = entry;
+    CAPTURE(entry);
+    const std::string steps = texts(plan_of(preset("dev@1"), host));
+    CHECK(steps.find("bind /home/ada, ") == std::string::npos);
+    CHECK(steps.find("if it can be reached") == std::string::npos);
+  }
+}
+
+TEST_CASE("a workspace or a bind that a mask covers is told with what shows it") {
+  Host host = plain_host();
+  host.current_directory = "/var/log/app";
+  CHECK(plan_of(preset("dev@1"), host).notes ==
+        std::vector<std::string>{
+            "the mask of /var/log hides what is shown at /var/log/app; to see it, "
+            "--set 'filesystem.mask[/var/log]=null'"});
+  CHECK(plan_of(preset("dev@1"), plain_host()).notes.empty());
+}
+
 TEST_CASE("a secret of the caller's environment does not pass, and HOME is the policy's") {
   const Plan plan = plan_of(preset("agent@1"), plain_host());
   for (const std::string& entry : plan.environment)
