@@ -1,0 +1,33 @@
+# fish completion for belljar. tests/completions holds it against `belljar --help`.
+
+function __belljar_needs_command
+    not __fish_seen_subcommand_from run explain
+end
+
+function __belljar_in
+    __fish_seen_subcommand_from $argv; and not contains -- -- (commandline -opc)
+end
+
+function __belljar_policies
+    printf '%s\t%s\n' builtin:dev@1 "a developer's command" builtin:agent@1 "an agent that nobody has read" \
+        builtin:strict@1 "computing only"
+    __fish_complete_suffix .json
+end
+
+complete -c belljar -n __belljar_needs_command -f
+complete -c belljar -n __belljar_needs_command -a run -d "Run a command in a sandbox"
+complete -c belljar -n __belljar_needs_command -a explain -d "Show what run would do, step by step, and why"
+complete -c belljar -n __belljar_needs_command -l version -d "Print the version and exit"
+complete -c belljar -s h -l help -d "Print the help and exit"
+
+complete -c belljar -n "__belljar_in run explain" -s p -l policy -x -a "(__belljar_policies)" -d "A policy file, or builtin:NAME"
+complete -c belljar -n "__belljar_in run explain" -s v -l volume -r -d "Show the host's SRC at DST[:ro]"
+complete -c belljar -n "__belljar_in run explain" -s e -l env -x -a "(set -xn)" -d "Set a variable, or pass the caller's"
+complete -c belljar -n "__belljar_in run explain" -s w -l workdir -x -a "(__fish_complete_directories)" -d "Start in this directory"
+complete -c belljar -n "__belljar_in run explain" -l workspace -x -a "(__fish_complete_directories)" -d "The writable directory"
+complete -c belljar -n "__belljar_in run explain" -l network -x -a "none shared" -d "Which network"
+complete -c belljar -n "__belljar_in run explain" -l timeout -x -a "500ms 30s 15m 2h" -d "End the sandbox after this time"
+complete -c belljar -n "__belljar_in run explain" -l set -x -d "Set any value of the policy: PATH=VALUE"
+complete -c belljar -n "__belljar_in run" -l record -r -d "Write the record here at the end"
+complete -c belljar -n "__belljar_in run" -l status-fd -x -d "Write started, stopped and record as JSON lines here"
+complete -c belljar -n "__fish_seen_subcommand_from run explain; and contains -- -- (commandline -opc)" -x -a "(__fish_complete_subcommand --fcs-skip=3)"
