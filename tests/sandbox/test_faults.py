@@ -107,7 +107,6 @@ class Faults(SandboxTest):
     def test_a_call_that_is_refused_never_leaves_half_a_sandbox(self):
         self.fail_each_call(errno.EPERM)
 
-    @long
     @callers("root", "five")
     def test_nor_does_one_for_a_privileged_caller(self):
         self.fail_each_call(errno.EPERM)
