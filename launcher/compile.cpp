@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "launcher/sys/landlock.hpp"
+
 namespace belljar::launcher {
 namespace {
 
@@ -188,6 +190,32 @@ struct Lower {
     Op made = op(OpCode::kOpenTerminal);
     if (a.settings) made.s0 = builder.array(&*a.settings, 1);
     made.s1 = builder.array(&a.size, 1);
+    return made;
+  }
+  std::optional<Op> operator()(const TakeLandlock& a) const {
+    LandlockSet set;
+    set.files = a.files;
+    set.tcp = a.tcp;
+    set.scopes = a.scopes;
+    if (a.abi >= 7) set.restrict_flags = sys::kLandlockNoLogOfOwn;
+    set.checked_tcp = static_cast<std::uint32_t>(a.tcp);
+    std::vector<LandlockRule> rules;
+    for (const LandlockPath& path : a.paths)
+      rules.push_back({.what = builder.text(path.path), .access = path.access});
+    set.paths = builder.array(rules.data(), rules.size());
+    set.path_count = static_cast<std::uint32_t>(rules.size());
+    rules.clear();
+    for (const LandlockPort& port : a.ports) {
+      rules.push_back({.what = port.port, .access = port.access});
+      if (port.port == 0) set.checked_tcp &= ~static_cast<std::uint32_t>(port.access);
+    }
+    set.ports = builder.array(rules.data(), rules.size());
+    set.port_count = static_cast<std::uint32_t>(rules.size());
+    const std::vector<std::int32_t> descriptors(a.descriptors.begin(), a.descriptors.end());
+    set.descriptors = builder.array(descriptors.data(), descriptors.size());
+    set.descriptor_count = static_cast<std::uint32_t>(descriptors.size());
+    Op made = op(OpCode::kTakeLandlock);
+    made.s0 = builder.array(&set, 1);
     return made;
   }
   std::optional<Op> operator()(const CheckNamespaces& a) const {

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "launcher/controls/control.hpp"
+#include "launcher/sys/landlock.hpp"
 #include "launcher/sys/proc.hpp"
 #include "launcher/sys/resolve.hpp"
 #include "launcher/sys/session_credentials.hpp"
@@ -164,6 +165,7 @@ Result<Host> observe_host(const policy::Policy& policy) {
                          policy.identity.gid.from != policy::Id::From::kCaller;
   if (host.uid == 0 || other_ids) host.capabilities = BELLJAR_TRY(sys::effective_capabilities());
   host.environment = environment();
+  if (policy.landlock.asks_for_something()) host.landlock_abi = sys::landlock_abi();
   host.sources = BELLJAR_TRY(sources(policy.filesystem));
   if (auto home = host.environment.find("HOME");
       home != host.environment.end() && home->second.starts_with("/"))

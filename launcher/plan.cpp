@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "launcher/controls/control.hpp"
+#include "launcher/sys/landlock.hpp"
 #include "policy/names.hpp"
 
 namespace belljar::launcher {
@@ -153,6 +154,22 @@ struct Describe {
   std::string operator()(const PivotRoot&) const {
     return "make it the root and detach the host's file tree";
   }
+  std::string operator()(const TakeLandlock& a) const {
+    std::string text = "take a Landlock domain for the whole sandbox:";
+    if (a.files != 0) text += " rules for " + std::to_string(a.paths.size()) + " paths,";
+    if (a.tcp & sys::kLandlockBindTcp) text += " TCP bind to " + ports(a, sys::kLandlockBindTcp);
+    if (a.tcp & sys::kLandlockConnectTcp)
+      text += " TCP connect to " + ports(a, sys::kLandlockConnectTcp);
+    if (a.scopes & sys::kLandlockScopeAbstractUnix) text += " no abstract unix socket outside,";
+    if (a.scopes & sys::kLandlockScopeSignal) text += " no signal to outside,";
+    return text + " and read it back";
+  }
+  static std::string ports(const TakeLandlock& a, std::uint64_t right) {
+    std::vector<int> numbers;
+    for (const LandlockPort& port : a.ports)
+      if (port.access & right) numbers.push_back(port.port);
+    return (numbers.empty() ? "no port" : list(numbers)) + ",";
+  }
   std::string operator()(const CheckNamespaces&) const {
     return "read back: each new namespace differs from belljar's own";
   }
@@ -249,6 +266,8 @@ Status validate(const Plan& plan) {
       return broken("belljar, then init, then payload", i);
     if (pivoted && (is<BindMount>(step) || is<MountTmpfs>(step) || is<MaskPath>(step)))
       return broken("every mount before the pivot", i);
+    if (is<TakeLandlock>(step) && (!pivoted || dropped))
+      return broken("Landlock between the pivot and the drop of capabilities", i);
     if (dropped && is<PivotRoot>(step)) return broken("the pivot before capabilities go", i);
     if (filtered && !is<CheckPayload>(step) && !is<CloseDescriptors>(step) && !is<Exec>(step))
       return broken("after the filter only the read-back, the closing and exec", i);

@@ -169,6 +169,28 @@ struct OpenTerminal {
   std::optional<sys::TerminalSettings> settings;  ///< Absent: the kernel's own.
 };
 
+struct LandlockPath {
+  std::string path;
+  std::uint64_t access = 0;
+};
+struct LandlockPort {
+  std::uint16_t port = 0;
+  std::uint64_t access = 0;
+};
+
+/// Init takes one Landlock domain, which everything in the sandbox inherits: a domain for each
+/// command would keep one from signalling another. Rights are those of launcher/sys/landlock.hpp;
+/// what is handled and not granted is refused. Read back by an attempt at each kind.
+struct TakeLandlock {
+  int abi = 0;
+  std::uint64_t files = 0;  ///< Handled rights on files.
+  std::uint64_t tcp = 0;    ///< Handled rights on TCP ports.
+  std::uint64_t scopes = 0;
+  std::vector<LandlockPath> paths;  ///< One that is not there needs no rule.
+  std::vector<LandlockPort> ports;
+  std::vector<int> descriptors;  ///< What they are on can be opened again, as it is open now.
+};
+
 /// Read-back (a): the namespaces differ from the launcher's, or are its own where the policy
 /// shares.
 struct CheckNamespaces {
@@ -243,10 +265,10 @@ using StepAction =
     std::variant<SetGroups, CreateNamespaces, MapIds, TakeIds, GuardInit, JoinKeyring,
                  RaiseLoopback, SetHostname, AttachRoot, BindMount, MountTmpfs, MountProc, MountDev,
                  MakeDirectory, MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot,
-                 ForbidUserNamespaces, PivotRoot, OpenTerminal, CheckNamespaces, DropCapabilities,
-                 CheckInit, ForgetLauncher, NewProcessGroup, SetUmask, SetLimit, NullDescriptor,
-                 CloseDescriptors, ChangeDirectory, SetNoNewPrivileges, InstallFilter, CheckPayload,
-                 Exec>;
+                 ForbidUserNamespaces, PivotRoot, OpenTerminal, TakeLandlock, CheckNamespaces,
+                 DropCapabilities, CheckInit, ForgetLauncher, NewProcessGroup, SetUmask, SetLimit,
+                 NullDescriptor, CloseDescriptors, ChangeDirectory, SetNoNewPrivileges,
+                 InstallFilter, CheckPayload, Exec>;
 
 struct Step {
   Side side = Side::kInit;

@@ -196,6 +196,24 @@ struct Fields<Syscalls> {
 };
 
 template <>
+struct Fields<Landlock> {
+  static constexpr std::string_view kExample =
+      R"({"scopes": ["abstract_unix_socket", "signal"], "enforce": "prefer"})";
+  static constexpr auto kTable = std::tuple{
+      field("filesystem", &Landlock::filesystem, Boolean{},
+            "Refuse what the mounts do not show, by rules made from them.", "true"),
+      field("scopes", &Landlock::scopes, SetOf<OneOf<LandlockScope>>{},
+            "Kinds of objects of which only the sandbox's own can be reached.",
+            R"(["abstract_unix_socket", "signal"])"),
+      field("bind_tcp", &Landlock::bind_tcp, SetOf<PortNumber>{},
+            "TCP ports that can be bound, 0 for any free one; all when absent.", "[8080]"),
+      field("connect_tcp", &Landlock::connect_tcp, SetOf<PortNumber>{},
+            "TCP ports that can be connected to; all when absent. Not UDP, not MPTCP.", "[443]"),
+      field("enforce", &Landlock::enforce, OneOf<Enforce>{},
+            "Whether a kernel that lacks some of it refuses the launch.", R"("prefer")")};
+};
+
+template <>
 struct Fields<Limits> {
   static constexpr std::string_view kExample = R"({"wall_time": "30s"})";
   static constexpr auto kTable = std::tuple{
@@ -259,6 +277,8 @@ struct Fields<Policy> {
             Fields<Network>::kExample),
       field("syscalls", &Policy::syscalls, Section<Syscalls>{}, "Which system calls work.",
             Fields<Syscalls>::kExample),
+      field("landlock", &Policy::landlock, Section<Landlock>{},
+            "A second wall that all of the sandbox is behind.", Fields<Landlock>::kExample),
       field("capabilities", &Policy::capabilities, SetOf<CapabilityName>{},
             "Capabilities inside; none by default, for root too.", R"(["NET_BIND_SERVICE"])"),
       field("limits", &Policy::limits, Section<Limits>{}, "How much may be used.",
@@ -270,7 +290,6 @@ struct Fields<Policy> {
       Reserved{"vars", "Typed variables."},
       Reserved{"final", "Paths that a child may only tighten."},
       Reserved{"kind", "What sort of policy this is."},
-      Reserved{"landlock", "Landlock rules."},
       Reserved{"report", "What the record holds."},
       Reserved{"tests", "Probes that must hold."}};
 };

@@ -246,6 +246,13 @@ bool DescriptorNumber::read(Reader& reader, const Node& node, int& out) {
   return true;
 }
 
+bool PortNumber::read(Reader& reader, const Node& node, std::uint16_t& out) {
+  std::uint64_t number = 0;
+  if (!read_number(reader, node, 0, 65535, number)) return false;
+  out = static_cast<std::uint16_t>(number);
+  return true;
+}
+
 bool ActionForm::read(Reader& reader, const Node& node, SyscallAction& out) {
   if (!is_string(node)) {
     return reader.expected(node, "\"allow\", \"kill\" or an errno such as \"EPERM\"");

@@ -82,6 +82,11 @@ template <>
 inline constexpr std::array<Choice<Tty>, 3> kChoices<Tty>{
     {{"none", Tty::kNone}, {"auto", Tty::kAuto}, {"new", Tty::kNew}}};
 
+template <>
+inline constexpr std::array<Choice<LandlockScope>, 2> kChoices<LandlockScope>{
+    {{"abstract_unix_socket", LandlockScope::kAbstractUnixSocket},
+     {"signal", LandlockScope::kSignal}}};
+
 /// `expected "new" or "shared", got the string "nwe"; did you mean "new"?`
 bool refuse_choice(Reader& reader, const Node& node, std::span<const std::string_view> names);
 
@@ -156,6 +161,10 @@ struct EnvironmentGlob {
 };
 struct DescriptorNumber {
   static bool read(Reader& reader, const Node& node, int& out);
+};
+/// 0 is allowed for bind: "any free one", which the kernel chooses.
+struct PortNumber {
+  static bool read(Reader& reader, const Node& node, std::uint16_t& out);
 };
 /// "allow", "kill" or the name of an errno.
 struct ActionForm {

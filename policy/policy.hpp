@@ -207,6 +207,23 @@ struct Io {
       keep;  ///< Descriptors (3 and up) that the payload inherits; all others are closed.
 };
 
+enum class LandlockScope { kAbstractUnixSocket, kSignal };
+
+/// The domain that all processes of the sandbox share, from before the first of them: a second wall
+/// behind mounts and namespaces, taken only for what is asked for here.
+struct Landlock {
+  bool filesystem = false;  ///< Rules made from the mounts: what they do not show is refused.
+  std::vector<LandlockScope>
+      scopes;  ///< Kinds of objects of which only the sandbox's own are reached.
+  std::optional<std::vector<std::uint16_t>> bind_tcp;     ///< Only these ports; absent: any.
+  std::optional<std::vector<std::uint16_t>> connect_tcp;  ///< Likewise.
+  Enforce enforce = Enforce::kRequire;
+
+  [[nodiscard]] bool asks_for_something() const {
+    return filesystem || !scopes.empty() || bind_tcp || connect_tcp;
+  }
+};
+
 struct Policy {
   std::string name;  ///< As written, or the name of the file or preset.
   std::string description;
@@ -215,6 +232,7 @@ struct Policy {
   Filesystem filesystem;
   Network network;
   Syscalls syscalls;
+  Landlock landlock;
   std::vector<std::string> capabilities;  ///< Kernel names, "CAP_NET_BIND_SERVICE".
   Limits limits;
   Environment env;

@@ -15,6 +15,7 @@
 #include <linux/magic.h>
 #include <linux/seccomp.h>
 #include <linux/securebits.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -26,6 +27,7 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #include <cerrno>
@@ -34,6 +36,7 @@
 
 #include "launcher/plan_modes.hpp"
 #include "launcher/sys/kernel.hpp"
+#include "launcher/sys/landlock.hpp"
 #include "launcher/sys/raw.hpp"
 
 extern "C" {
@@ -1110,6 +1113,156 @@ int do_check_namespaces(Child& child, const Op& op) noexcept {
   return 0;
 }
 
+// ------------------------------------------------------------------------------------------------
+// Landlock
+
+int add_path_rule(int ruleset, int fd, std::uint64_t access) noexcept {
+  struct stat about;
+  long rc = raw(SYS_newfstatat, fd, "", &about, AT_EMPTY_PATH);
+  if (rc < 0) return static_cast<int>(rc);
+  if (!S_ISDIR(about.st_mode)) access &= sys::kLandlockOfAFile;
+  if (access == 0) return 0;
+  const sys::LandlockPathBeneath rule = {access, fd};
+  rc = raw(sys::kLandlockAddRule, ruleset, sys::kLandlockRulePathBeneath, &rule, 0);
+  // A pipe or a socket (EBADFD): file systems of the kernel's own are not covered at all.
+  return rc == -EBADFD ? 0 : static_cast<int>(rc);
+}
+
+int add_path_rules(Child& child, const LandlockSet& set, int ruleset) noexcept {
+  const long root = raw(SYS_openat, AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+  if (root < 0) return static_cast<int>(root);
+  const auto* rules = child.array<LandlockRule>(set.paths);
+  for (std::uint32_t i = 0; i < set.path_count; ++i) {
+    const char* path = child.text(rules[i].what);
+    const int fd = open_path(child, static_cast<int>(root), path, Links::kAll);
+    // An optional mount that is not there, or that nobody in the sandbox can reach either.
+    if (fd == -ENOENT || fd == -ENOTDIR || fd == -EACCES) continue;
+    const int rc = fd < 0 ? fd : add_path_rule(ruleset, fd, rules[i].access & set.files);
+    close_fd(fd);
+    if (rc < 0) return about(child, path, rc);
+  }
+  return 0;
+}
+
+/// /dev/stdout leads to what descriptor 1 is on, which may be a file that no mount shows: it can be
+/// opened again with the rights that the descriptor has. A directory gets none.
+int add_descriptor_rules(Child& child, const LandlockSet& set, int ruleset) noexcept {
+  const auto* descriptors = child.array<std::int32_t>(set.descriptors);
+  for (std::uint32_t i = 0; i < set.descriptor_count; ++i) {
+    struct stat about;
+    long rc = raw(SYS_newfstatat, descriptors[i], "", &about, AT_EMPTY_PATH);
+    if (rc == -EBADF || (rc >= 0 && S_ISDIR(about.st_mode))) continue;
+    if (rc >= 0) rc = raw(SYS_fcntl, descriptors[i], F_GETFL);
+    if (rc < 0) return static_cast<int>(rc);
+    std::uint64_t access = sys::kLandlockIoctlDev;
+    if ((rc & O_ACCMODE) != O_WRONLY) access |= sys::kLandlockReadFile;
+    if ((rc & O_ACCMODE) != O_RDONLY) access |= sys::kLandlockWriteFile | sys::kLandlockTruncate;
+    rc = add_path_rule(ruleset, descriptors[i], access & set.files);
+    if (rc < 0) return static_cast<int>(rc);
+  }
+  return 0;
+}
+
+/// What init and payload still read of the host's /proc, by belljar's descriptor: nothing in the
+/// sandbox can reach that instance, so the rule opens nothing to a command.
+int add_proc_rule(Child& child, const LandlockSet& set, int ruleset) noexcept {
+  std::uint64_t access = sys::kLandlockReadFile;
+  // Where close_range is not to be had, descriptors are listed there.
+  if (raw(SYS_close_range, ~0U, ~0U, 0) < 0) access |= sys::kLandlockReadDir;
+  return add_path_rule(ruleset, child.arena.proc, access & set.files);
+}
+
+int add_port_rules(Child& child, const LandlockSet& set, int ruleset) noexcept {
+  const auto* rules = child.array<LandlockRule>(set.ports);
+  for (std::uint32_t i = 0; i < set.port_count; ++i) {
+    const sys::LandlockNetPort rule = {rules[i].access, rules[i].what};
+    const long rc = raw(sys::kLandlockAddRule, ruleset, sys::kLandlockRuleNetPort, &rule, 0);
+    if (rc < 0) return static_cast<int>(rc);
+  }
+  return 0;
+}
+
+/// A socket from before the domain, at an abstract address that the kernel chooses.
+int make_witness(sockaddr_un& address, socklen_t& length) noexcept {
+  const long fd = raw(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  address.sun_family = AF_UNIX;
+  long rc = fd;
+  if (rc >= 0) rc = raw(SYS_bind, fd, &address, sizeof address.sun_family);
+  if (rc >= 0) rc = raw(SYS_getsockname, fd, &address, &length);
+  return static_cast<int>(rc < 0 ? rc : fd);
+}
+
+/// Whether a call of the domain is refused with `wanted`.
+int expect_refusal(Child& child, long rc, int wanted, const char* what) noexcept {
+  return rc == -wanted ? 0 : fail_read_back(child, what);
+}
+
+int check_tcp(Child& child, const LandlockSet& set) noexcept {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = __builtin_bswap32(INADDR_LOOPBACK);
+  constexpr std::uint64_t kRights[] = {sys::kLandlockBindTcp, sys::kLandlockConnectTcp};
+  int rc = 0;
+  for (const std::uint64_t right : kRights) {
+    if ((set.checked_tcp & right) == 0 || rc < 0) continue;
+    const long fd = raw(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd == -EAFNOSUPPORT) return 0;  // A kernel without TCP.
+    if (fd < 0) return static_cast<int>(fd);
+    const bool bind = right == sys::kLandlockBindTcp;
+    const long got = raw(bind ? SYS_bind : SYS_connect, fd, &address, sizeof address);
+    rc = expect_refusal(child, got, EACCES, bind ? "landlock: TCP bind" : "landlock: TCP connect");
+    close_fd(static_cast<int>(fd));
+  }
+  return rc;
+}
+
+/// The kernel has no word for the domain of a process, so one call of each kind is made that must
+/// fail now, and that would change nothing if it did not: under rules for files no mount can be
+/// changed, port 0 stands for no port, and the witness is outside.
+int check_domain(Child& child, const LandlockSet& set, const sockaddr_un& witness,
+                 socklen_t length) noexcept {
+  int rc = 0;
+  if (set.files != 0)
+    rc = expect_refusal(child, raw(SYS_mount, nullptr, "/", nullptr, MS_PRIVATE, nullptr), EPERM,
+                        "landlock: files");
+  if (rc >= 0) rc = check_tcp(child, set);
+  if (rc < 0 || (set.scopes & sys::kLandlockScopeAbstractUnix) == 0) return rc;
+  const long fd = raw(SYS_socket, AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return static_cast<int>(fd);
+  rc = expect_refusal(child, raw(SYS_connect, fd, &witness, length), EPERM,
+                      "landlock: abstract unix sockets");
+  close_fd(static_cast<int>(fd));
+  return rc;
+}
+
+/// While init still has CAP_SYS_ADMIN in its namespace, which stands in for no_new_privs.
+int do_take_landlock(Child& child, const Op& op) noexcept {
+  const auto& set = *child.array<LandlockSet>(op.s0);
+  sockaddr_un address = {};
+  socklen_t length = sizeof address;
+  int witness = -1;
+  if (set.scopes & sys::kLandlockScopeAbstractUnix) {
+    witness = make_witness(address, length);
+    if (witness < 0) return witness;
+  }
+  const sys::LandlockRulesetAttr handled = {set.files, set.tcp, set.scopes};
+  const long made = raw(sys::kLandlockCreateRuleset, &handled, sizeof handled, 0);
+  if (made < 0) return static_cast<int>(made);
+  const int ruleset = static_cast<int>(made);
+  long rc = 0;
+  if (set.files != 0) {
+    rc = add_path_rules(child, set, ruleset);
+    if (rc >= 0) rc = add_descriptor_rules(child, set, ruleset);
+    if (rc >= 0) rc = add_proc_rule(child, set, ruleset);
+  }
+  if (rc >= 0) rc = add_port_rules(child, set, ruleset);
+  if (rc >= 0) rc = raw(sys::kLandlockRestrictSelf, ruleset, set.restrict_flags);
+  close_fd(ruleset);
+  if (rc >= 0) rc = check_domain(child, set, address, length);
+  close_fd(witness);
+  return static_cast<int>(rc);
+}
+
 int set_capabilities(std::uint64_t effective, std::uint64_t permitted,
                      std::uint64_t inheritable) noexcept {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
@@ -1627,6 +1780,8 @@ int do_exec(Child& child, const Op& op) noexcept {
       return do_pivot_root(child);
     case OpCode::kOpenTerminal:
       return do_open_terminal(child, op);
+    case OpCode::kTakeLandlock:
+      return do_take_landlock(child, op);
     case OpCode::kCheckNamespaces:
       return do_check_namespaces(child, op);
     case OpCode::kDropCapabilities:

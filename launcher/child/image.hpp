@@ -28,6 +28,7 @@ enum class OpCode : std::uint16_t {
   kForbidUserNamespaces,  ///< a: 1 when the filter forbids them too
   kPivotRoot,
   kOpenTerminal,      ///< s0 TerminalSettings or none, s1 TerminalSize
+  kTakeLandlock,      ///< s0 LandlockSet
   kCheckNamespaces,   ///< a CLONE_NEW* flags that were created
   kDropCapabilities,  ///< a bits to keep
   kForgetLauncher,
@@ -72,6 +73,26 @@ struct Expectation {
   std::uint64_t capabilities = 0;
   std::int32_t group_count = -1;  ///< -1: the caller's groups stayed, nothing to compare.
   std::uint32_t unused = 0;
+};
+
+/// A Landlock domain; rights as in launcher/sys/landlock.hpp.
+struct LandlockSet {
+  std::uint64_t files = 0;
+  std::uint64_t tcp = 0;
+  std::uint64_t scopes = 0;
+  std::uint32_t restrict_flags = 0;
+  std::uint32_t paths = 0;  ///< Offset of LandlockRule[path_count], `what` the offset of a path.
+  std::uint32_t path_count = 0;
+  std::uint32_t ports = 0;  ///< Offset of LandlockRule[port_count], `what` a port.
+  std::uint32_t port_count = 0;
+  std::uint32_t descriptors = 0;  ///< Offset of int32[descriptor_count].
+  std::uint32_t descriptor_count = 0;
+  std::uint32_t checked_tcp = 0;  ///< Rights without a rule for port 0, which is then tried.
+};
+struct LandlockRule {
+  std::uint32_t what = 0;
+  std::uint32_t unused = 0;
+  std::uint64_t access = 0;
 };
 
 /// Namespaces whose inode numbers are compared: ipc, uts, cgroup. The others prove themselves: an

@@ -29,6 +29,7 @@ enum class Phase {
   kSeal,            ///< Nothing more will be attached.
   kPivot,           ///< The host's tree is gone.
   kTerminal,        ///< The sandbox's /dev is in place.
+  kLandlock,        ///< Nothing can be mounted any more.
   kInitPrivileges,  ///< Init gives up what it has.
   kForget,          ///< Init unmaps what came from the launcher.
   kStart,           ///< The payload's process begins.
@@ -51,6 +52,12 @@ class PlanBuilder {
   /// Adds a step of the control being walked; `because` is the policy path that asked for it.
   void add(Phase phase, StepAction action, std::string because = {});
   void degrade(std::string what) { degraded.push_back({std::string(control), std::move(what)}); }
+
+  /// What the controls walked so far have planned, in the order in which they did.
+  template <class Visitor>
+  void visit_planned(Visitor&& visitor) const {
+    for (const Placed& placed : steps_) std::visit(visitor, placed.step.action);
+  }
 
   /// The plan, its steps in order of their phases.
   [[nodiscard]] Plan finish() &&;
@@ -128,6 +135,7 @@ extern const Control kIdentity;
 extern const Control kFilesystem;
 extern const Control kProcAndDev;
 extern const Control kNetwork;
+extern const Control kLandlock;
 extern const Control kCapabilities;
 extern const Control kNoNewPrivileges;
 extern const Control kSeccomp;

@@ -32,6 +32,7 @@ inline Host plain_host() {
   Host host;
   host.uid = 1000;
   host.gid = 1000;
+  host.landlock_abi = 7;
   host.home = "/home/ada";
   host.home_exists = true;
   host.current_directory = "/home/ada/project";

@@ -36,7 +36,7 @@ TEST_CASE("extensions and $schema are ignored at the top level only") {
 }
 
 TEST_CASE("keys of the design that are not enforced are refused wherever they are") {
-  for (const char* key : {"vars", "final", "kind", "landlock", "report", "tests"}) {
+  for (const char* key : {"vars", "final", "kind", "report", "tests"}) {
     CHECK(errors_in("\"" + std::string(key) + "\":{}") ==
           "p.json:1:14: " + std::string(key) + ": " + std::string(kRefused));
   }
@@ -49,6 +49,29 @@ TEST_CASE("keys of the design that are not enforced are refused wherever they ar
   }
   CHECK(first_message(R"("namespaces":{"time":"new"})") == kRefused);
   CHECK(first_message(R"("vars":null)") == kRefused);
+}
+
+TEST_CASE("landlock is off until something is asked for") {
+  CHECK_FALSE(load_body(R"("name":"x")").landlock.asks_for_something());
+  CHECK_FALSE(load_body(R"("landlock":{"enforce":"prefer"})").landlock.asks_for_something());
+  const Landlock all = load_body(R"("landlock":{"filesystem":true,"scopes":["signal"],
+      "bind_tcp":[0,65535],"connect_tcp":[],"enforce":"prefer"})")
+                           .landlock;
+  CHECK(all.filesystem);
+  CHECK(all.scopes == std::vector{LandlockScope::kSignal});
+  CHECK(all.bind_tcp == std::vector<std::uint16_t>{0, 65535});
+  CHECK(all.connect_tcp->empty());
+  CHECK(all.enforce == Enforce::kPrefer);
+  CHECK(load_body(R"("landlock":{"connect_tcp":[]})").landlock.asks_for_something());
+}
+
+TEST_CASE("what landlock cannot mean is refused") {
+  CHECK(first_message(R"("landlock":{"scopes":["signals"]})") ==
+        "expected \"abstract_unix_socket\" or \"signal\", got the string \"signals\"; did you mean "
+        "\"signal\"?");
+  CHECK(first_message(R"("landlock":{"bind_tcp":[65536]})").starts_with("expected a whole number"));
+  CHECK(first_message(R"("landlock":{"connect_tcp":[80,80]})") == "listed twice");
+  CHECK(first_message(R"("landlock":{"network":{}})").starts_with("unknown key"));
 }
 
 TEST_CASE("a section that is no object is refused with an example") {

@@ -1,0 +1,247 @@
+"""Landlock: one domain for the whole sandbox, behind mounts and namespaces."""
+
+import array
+import os
+import signal
+import socket
+
+from harness import SandboxTest, main
+
+SCOPES = {"scopes": ["abstract_unix_socket", "signal"]}
+FILES = {"filesystem": True}
+ALL = {**FILES, **SCOPES, "bind_tcp": [], "connect_tcp": []}
+
+
+def landlock(**members):
+    return {"landlock": members}
+
+
+def loopback(**members):
+    return {"landlock": members, "network": {"mode": "none"}}
+
+
+class Scopes(SandboxTest):
+
+    def listener(self):
+        """A socket of the host's with an abstract name, which no file's mode guards."""
+        name = f"belljar-test-{os.urandom(8).hex()}"
+        server = socket.socket(socket.AF_UNIX)
+        server.bind("\0" + name)
+        server.listen()
+        self.addCleanup(server.close)
+        return name
+
+    def reach(self, **members):
+        code = f"say(attempt(socket.socket(socket.AF_UNIX).connect, '\\0{self.listener()}'))"
+        run = self.inside(code, policy={"network": {"mode": "shared"}, **landlock(**members)})
+        self.check_exited(run)
+        return run.json()
+
+    def test_abstract_sockets_of_the_host_are_out_of_reach_with_the_hosts_network(self):
+        self.assertEqual(self.reach(**SCOPES), "EPERM")
+        self.assertEqual(self.reach(scopes=["abstract_unix_socket"]), "EPERM")
+        self.assertEqual(self.reach(scopes=["signal"]), "open")
+        self.assertEqual(self.reach(), "open")
+
+    def test_the_probe_finds_the_door_only_without_the_scope(self):
+        self.listener()
+        for members, expected in ((SCOPES, "abstract-socket EPERM\n"), ({}, "abstract-socket open\n")):
+            run = self.sandbox("/belljar", "probe", "abstract-socket",
+                               policy={"network": {"mode": "shared"}, **landlock(**members)})
+            self.assertEqual(run.out, expected, str(run))
+
+    def test_abstract_sockets_of_the_sandbox_work(self):
+        code = """
+            server = socket.socket(socket.AF_UNIX)
+            server.bind('\\0inside')
+            server.listen()
+            say(in_child(lambda: attempt(socket.socket(socket.AF_UNIX).connect, '\\0inside')))
+        """
+        self.assertEqual(self.inside(code, policy=landlock(**ALL)).json(), "open")
+
+    def test_commands_of_one_sandbox_signal_each_other(self):
+        code = """
+            import subprocess
+            one, two = subprocess.Popen(['sleep', '30']), subprocess.Popen(['sleep', '30'])
+            # The shell is the sibling that sends.
+            said = [subprocess.call(['sh', '-c', f'kill -TERM {one.pid}']), one.wait()]
+            said += [attempt(os.kill, os.getpid(), 0), attempt(os.kill, two.pid, signal.SIGKILL), two.wait()]
+            say(said)
+        """
+        self.assertEqual(self.inside(code, policy=landlock(**ALL)).json(), [0, -15, "open", "open", -9])
+
+    def test_signals_and_the_end_still_pass_through_init(self):
+        running = self.start_inside("""
+            signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+            say('ready')
+            signal.sigwait([signal.SIGUSR1])
+            say('heard')
+            time.sleep(30)
+        """, policy=landlock(**ALL))
+        running.wait_for_output("ready")
+        running.process.send_signal(signal.SIGUSR1)
+        running.wait_for_output("heard")
+        running.process.send_signal(signal.SIGTERM)
+        run = running.finish()
+        self.assertEqual(run.record["signal"], "SIGTERM", str(run))
+
+
+class Files(SandboxTest):
+
+    def receive(self, action, **members):
+        """What a command can do with a directory of its own uid's that came over its standard input."""
+        outside = self.make_directory("outside", owner=self.uid, mode=0o700)
+        self.make_file("outside/secret", "secret", owner=self.uid)
+        code = f"""
+            _, words, _, _ = socket.socket(fileno=0).recvmsg(1, 4096)
+            import array
+            where = array.array('i', words[0][2])[0]
+            say({action})
+        """
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            descriptor = os.open(outside, os.O_RDONLY | os.O_DIRECTORY)
+            words = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))]
+            ours.sendmsg([b"x"], words)
+            os.close(descriptor)
+            run = self.inside(code, policy=landlock(**members), stdin=theirs.fileno())
+        self.check_exited(run)
+        return run.json()
+
+    def test_a_directory_from_outside_opens_nothing_though_the_owner_may(self):
+        actions = ("attempt(lambda: os.open('new', os.O_CREAT | os.O_WRONLY, 0o600, dir_fd=where))",
+                   "attempt(lambda: os.open('secret', os.O_RDONLY, dir_fd=where))",
+                   "attempt(lambda: os.unlink('secret', dir_fd=where))",
+                   "attempt(lambda: os.open('.', os.O_RDONLY, dir_fd=where))")
+        for action in actions:
+            self.assertEqual(self.receive(action, **FILES), "EACCES", action)
+            self.assertEqual(self.receive(action), "open", action)
+
+    def test_what_the_mounts_allow_still_works(self):
+        code = """
+            import fcntl, pty, shutil, subprocess, termios
+            os.makedirs('/tmp/a/b'); os.mkdir('c')
+            open('/tmp/a/f', 'w').close()
+            said = {
+                'rename': attempt(os.rename, '/tmp/a/f', '/tmp/a/b/g'),
+                'link': attempt(os.link, '/tmp/a/b/g', '/tmp/h'),
+                'truncate': attempt(os.truncate, '/tmp/h', 10),
+                'symlink': attempt(os.symlink, 'x', 'c/link'),
+                'fifo': attempt(os.mkfifo, 'c/fifo'),
+                'socket': attempt(socket.socket(socket.AF_UNIX).bind, 'c/socket'),
+                'remove': attempt(shutil.rmtree, 'c'),
+                'shm': create('/dev/shm/x'),
+                'null': attempt(lambda: open('/dev/null', 'w').write('x')),
+                'proc': attempt(lambda: open('/proc/self/oom_score_adj', 'w').write('1000')),
+                'list': attempt(os.listdir, '/'),
+                'thread': subprocess.call(['sh', '-c', 'cat /proc/self/status | grep -q Threads']),
+            }
+            master, slave = pty.openpty()
+            said['pty'] = attempt(termios.tcgetattr, slave)
+            shutil.copy('/usr/bin/true', '/tmp/true')
+            said['exec'] = subprocess.call(['/tmp/true'])
+            say(said)
+        """
+        run = self.inside(code, policy=landlock(**ALL))
+        self.check_exited(run)
+        self.assertEqual({name: said for name, said in run.json().items() if said not in ("open", 0)}, {}, str(run))
+
+    def test_an_output_that_no_mount_shows_can_be_opened_again_as_it_is(self):
+        path = self.make_file("output", owner=self.uid)
+        code = "say([probe_open('/dev/fd/0', flags) for flags in (os.O_RDONLY, os.O_WRONLY)])"
+        for members, expected in ((FILES, ["open", "EACCES"]), ({}, ["open", "open"])):
+            with open(path, "rb") as file:
+                run = self.inside(code, policy=landlock(**members), stdin=file.fileno())
+            self.assertEqual(run.json(), expected, str(run))
+
+    def test_read_only_and_noexec_mounts_have_no_more_than_that(self):
+        """Seen on a FIFO, which a read-only mount lets a command write to."""
+        shown = self.make_directory("shown", owner=self.uid)
+        os.mkfifo(shown / "fifo")
+        os.chown(shown / "fifo", self.uid, self.gid)
+        mounts = {"filesystem": {"mounts": {"/shown": {"type": "bind", "source": str(shown)}}}}
+        code = "say(probe_open('/shown/fifo', os.O_RDWR))"
+        self.assertEqual(self.inside(code, policy=mounts).json(), "open")
+        self.assertEqual(self.inside(code, policy={**mounts, **landlock(**FILES)}).json(), "EACCES")
+
+    def test_no_node_is_made(self):
+        """The one that a plain user may make: a character device 0, 0."""
+        code = "say(attempt(os.mknod, '/tmp/white', 0o20600, 0))"
+        no_filter = {"syscalls": {"base": "none"}}
+        self.assertEqual(self.inside(code, policy=no_filter).json(), "open")
+        self.assertEqual(self.inside(code, policy={**no_filter, **landlock(**FILES)}).json(), "EACCES")
+
+    def test_presets_run_under_rules_for_files(self):
+        for preset in ("agent@1", "dev@1", "strict@1"):
+            run = self.sandbox("sh", "-c", "echo $(ls / | wc -l) > /tmp/x && cat /tmp/x",
+                               policy=f"builtin:{preset}",
+                               options=[*self.session_options(), "--set=landlock.filesystem=true"])
+            self.check_exited(run)
+            self.assertGreater(int(run.out), 3)
+
+
+class Ports(SandboxTest):
+
+    def test_only_the_ports_that_are_named_are_bound_and_connected_to(self):
+        code = """
+            def bind(port):
+                with socket.socket() as s:
+                    s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                    return attempt(s.bind, ('127.0.0.1', port))
+            def connect(port):
+                with socket.socket() as s:
+                    return attempt(s.connect, ('127.0.0.1', port))
+            say([bind(0), bind(8080), bind(8081), connect(8080), connect(443)])
+        """
+        wide = ["open", "open", "open", "ECONNREFUSED", "ECONNREFUSED"]
+        self.assertEqual(self.inside(code, policy=loopback()).json(), wide)
+        some = self.inside(code, policy=loopback(bind_tcp=[8080], connect_tcp=[443]))
+        self.assertEqual(some.json(), ["EACCES", "open", "EACCES", "EACCES", "ECONNREFUSED"], str(some))
+        none = self.inside(code, policy=loopback(bind_tcp=[0], connect_tcp=[]))
+        self.assertEqual(none.json(), ["open", "EACCES", "EACCES", "EACCES", "EACCES"], str(none))
+
+
+class OlderKernels(SandboxTest):
+
+    def run_on(self, version, enforce, network="shared", **members):
+        policy = {"network": {"mode": network}, **landlock(enforce=enforce, **members)}
+        return self.sandbox("true", policy=policy, wrap=[self.tool("landlock_abi"), str(version)])
+
+    def degraded(self, version, **more):
+        run = self.run_on(version, "prefer", **more)
+        self.check_exited(run)
+        return [item["what"] for item in run.record.get("degraded", []) if item["control"] == "landlock"]
+
+    def test_without_landlock_a_policy_that_requires_it_is_refused(self):
+        run = self.run_on("ENOSYS", "require", **FILES)
+        self.check_refused(run, "no Landlock", "CONFIG_SECURITY_LANDLOCK", "landlock")
+        run = self.run_on("EOPNOTSUPP", "require", **SCOPES)
+        self.check_refused(run, "active security modules", "lsm=", "landlock")
+
+    def test_the_first_version_is_refused_with_the_right_that_it_lacks(self):
+        self.check_refused(self.run_on(1, "require", **FILES), "ABI 1", "refer", "Linux 5.19")
+        self.check_refused(self.run_on(2, "require", **FILES), "ABI 2", "truncate", "Linux 6.2")
+        self.check_refused(self.run_on(3, "require", connect_tcp=[443]), "connect_tcp", "Linux 6.7")
+        self.check_refused(self.run_on(5, "require", **SCOPES), "abstract_unix_socket", "Linux 6.12")
+        self.check_exited(self.run_on(6, "require", **ALL))
+
+    def test_with_prefer_the_record_lists_what_the_first_version_lacks(self):
+        self.assertEqual([text.split()[1] for text in self.degraded(1, **ALL)],
+                         ["refer", "truncate", "ioctl_dev", "bind_tcp", "connect_tcp", "abstract_unix_socket"])
+        self.assertEqual(self.degraded(7, **ALL), [])
+        self.assertEqual(len(self.degraded("ENOSYS", **FILES)), 1)
+
+    def test_what_the_namespaces_hold_anyway_is_not_missed(self):
+        self.assertEqual(len(self.degraded("ENOSYS", **SCOPES)), 1)
+        self.assertEqual(self.degraded("ENOSYS", network="none", **SCOPES), [])
+        self.assertEqual(self.degraded(5, network="none", **SCOPES), [])
+
+    def test_rules_for_files_hold_on_the_first_version(self):
+        code = "say([attempt(os.mknod, '/tmp/white', 0o20600, 0), create('/tmp/x'), create('y')])"
+        policy = {"syscalls": {"base": "none"}, **landlock(enforce="prefer", **FILES)}
+        run = self.inside(code, policy=policy, wrap=[self.tool("landlock_abi"), "1"])
+        self.assertEqual(run.json(), ["EACCES", "open", "open"], str(run))
+
+
+if __name__ == "__main__":
+    main()
