@@ -133,7 +133,7 @@ TEST_CASE("extends puts presets below the text") {
   CHECK(policy.limits.wall_time->count() == 5000);
   CHECK(policy.limits.rlimits.at("nproc").value == 32U);
   CHECK(policy.where("limits.wall_time") == "p.json:1:67");
-  CHECK(policy.where("limits.rlimits.nproc") == "builtin:strict@1:30:49");
+  CHECK(policy.where("limits.rlimits.nproc") == "builtin:strict@1:31:49");
   CHECK_FALSE(contains(policy.canonical, "extends"));
 }
 
