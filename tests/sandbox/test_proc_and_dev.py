@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 
-from harness import TOOLS_STAGED, SandboxTest, as_root, callers, main
+from harness import TOOLS_STAGED, SandboxTest, as_root, callers, main, not_sanitized
 
 LIST_PROC = "say(sorted(os.listdir('/proc')))"
 POWERFUL = {"identity": {"inside_uid": 0, "inside_gid": 0},
@@ -130,6 +130,7 @@ class MaskedProc(SandboxTest):
         self.check_refused(self.inside(code, before=before), "EPERM", "remedy:")
 
     @callers("root")
+    @not_sanitized
     def test_a_weaker_one_is_still_read_only_where_the_policy_wants_that(self):
         """The kernel's refusal of the whole one is made by failing that one call."""
         said, what = self.weaken(proc(enforce="prefer", readonly=True))
