@@ -189,6 +189,9 @@ struct Fields<Syscalls> {
   static constexpr auto kTable = std::tuple{
       field("base", &Syscalls::base, OneOf<SyscallBase>{}, "A built-in set of verdicts.",
             R"("agent@1")"),
+      field("mode", &Syscalls::mode, OneOf<SyscallMode>{},
+            "\"log\" refuses nothing: what would be refused is allowed and logged.",
+            R"("enforce")"),
       field("default", &Syscalls::default_action, ActionForm{},
             "The verdict on calls without a rule; the base's own when absent.", R"("EPERM")"),
       field("rules", &Syscalls::rules, MapOf<SyscallName, RuleForm>{},

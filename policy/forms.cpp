@@ -255,23 +255,27 @@ bool PortNumber::read(Reader& reader, const Node& node, std::uint16_t& out) {
 
 bool ActionForm::read(Reader& reader, const Node& node, SyscallAction& out) {
   if (!is_string(node)) {
-    return reader.expected(node, "\"allow\", \"kill\" or an errno such as \"EPERM\"");
+    return reader.expected(node, "\"allow\", \"log\", \"kill\" or an errno such as \"EPERM\"");
   }
-  if (node.text == "allow" || node.text == "kill") {
-    out.kind = node.text == "kill" ? SyscallAction::Kind::kKill : SyscallAction::Kind::kAllow;
+  using Kind = SyscallAction::Kind;
+  constexpr std::array<Choice<Kind>, 3> kWords{
+      {{"allow", Kind::kAllow}, {"log", Kind::kLog}, {"kill", Kind::kKill}}};
+  for (const Choice<Kind>& word : kWords) {
+    if (node.text != word.name) continue;
+    out.kind = word.value;
     return true;
   }
   const NamedNumber* known = find_name(errno_names(), node.text);
   if (known == nullptr) {
     const std::string_view near =
-        nearest(node.text, std::array<std::string_view, 2>{"allow", "kill"});
+        nearest(node.text, std::array<std::string_view, 3>{"allow", "log", "kill"});
     if (!near.empty()) {
       return reader.error(node.place, "unknown action " + in_quotes(node.text) + "; did you mean " +
                                           in_quotes(near) + "?");
     }
     std::string message = unknown_name("action", node.text, errno_names());
     if (message.find("did you mean") == std::string::npos)
-      message += " (expected \"allow\", \"kill\" or an errno such as \"EPERM\")";
+      message += " (expected \"allow\", \"log\", \"kill\" or an errno such as \"EPERM\")";
     return reader.error(node.place, std::move(message));
   }
   out = {SyscallAction::Kind::kErrno, static_cast<int>(known->number), node.text};
@@ -347,11 +351,13 @@ bool read_test(Reader& reader, const Node& node, ArgumentTest& out) {
   if (operators != 1) {
     return reader.error(node.place, "exactly one of ==, !=, <, <=, > and >= is needed");
   }
-  if (out.mask && out.compare != Compare::kEqual) {
-    return reader.error(node.place, "\"mask\" goes with \"==\" only");
+  const bool equal = out.compare == Compare::kEqual;
+  if (out.mask && !equal && out.compare != Compare::kNotEqual) {
+    return reader.error(node.place, "\"mask\" goes with \"==\" and \"!=\" only");
   }
   if (out.mask && (out.value & ~*out.mask) != 0) {
-    return reader.error(node.place, "never holds: the value has bits that the mask takes away");
+    return reader.error(node.place, std::string(equal ? "never" : "always") +
+                                        " holds: the value has bits that the mask takes away");
   }
   return true;
 }

@@ -76,6 +76,9 @@ inline constexpr std::array<Choice<SyscallBase>, 3> kChoices<SyscallBase>{
      {"agent@1", SyscallBase::kAgent1},
      {"strict@1", SyscallBase::kStrict1}}};
 template <>
+inline constexpr std::array<Choice<SyscallMode>, 2> kChoices<SyscallMode>{
+    {{"enforce", SyscallMode::kEnforce}, {"log", SyscallMode::kLog}}};
+template <>
 inline constexpr std::array<Choice<Stdio>, 2> kChoices<Stdio>{
     {{"inherit", Stdio::kInherit}, {"null", Stdio::kNull}}};
 template <>
@@ -166,7 +169,7 @@ struct DescriptorNumber {
 struct PortNumber {
   static bool read(Reader& reader, const Node& node, std::uint16_t& out);
 };
-/// "allow", "kill" or the name of an errno.
+/// "allow", "log", "kill" or the name of an errno.
 struct ActionForm {
   static bool read(Reader& reader, const Node& node, SyscallAction& out);
 };

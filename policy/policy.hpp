@@ -137,7 +137,12 @@ struct Network {
 
 /// What the kernel does with a system call.
 struct SyscallAction {
-  enum class Kind { kAllow, kErrno, kKill };
+  enum class Kind {
+    kAllow,
+    kLog,  ///< Allowed, and written to the kernel's log.
+    kErrno,
+    kKill,
+  };  // From the least to the most strict.
   Kind kind = Kind::kAllow;
   int error = 0;           ///< kErrno: the number,
   std::string error_name;  ///< and the name that the policy used, "EPERM".
@@ -152,7 +157,7 @@ enum class Compare { kEqual, kNotEqual, kLess, kLessOrEqual, kGreater, kGreaterO
 struct ArgumentTest {
   unsigned argument = 0;  ///< 0 to 5.
   Compare compare = Compare::kEqual;
-  std::optional<std::uint64_t> mask;  ///< Only with kEqual: (argument & mask) == value.
+  std::optional<std::uint64_t> mask;  ///< Only with kEqual and kNotEqual: of (argument & mask).
   std::uint64_t value = 0;
 };
 
@@ -166,7 +171,13 @@ struct SyscallRule {
 
 enum class SyscallBase { kNone, kAgent1, kStrict1 };
 
+enum class SyscallMode {
+  kEnforce,
+  kLog,  ///< What would be refused is allowed and logged: for making a policy, not for confining.
+};
+
 struct Syscalls {
+  SyscallMode mode = SyscallMode::kEnforce;
   SyscallBase base = SyscallBase::kAgent1;      ///< "none" has to be written out.
   std::optional<SyscallAction> default_action;  ///< Absent: the base's own; for `none`, allow.
   std::map<std::string, SyscallRule> rules;  ///< By system call; each replaces the base's verdict.

@@ -49,6 +49,7 @@ Status refuse_shared(std::string_view member, NamespaceMode mode) {
 /// Both sets refuse CLONE_NEWUSER, unless the policy has verdicts of its own on the calls.
 bool filter_forbids_them(const policy::Syscalls& syscalls) {
   if (syscalls.base == policy::SyscallBase::kNone) return false;
+  if (syscalls.mode == policy::SyscallMode::kLog) return false;
   for (const char* call : {"clone", "clone3", "unshare"})
     if (syscalls.rules.contains(call)) return false;
   return true;

@@ -64,11 +64,23 @@ std::string describe_set(const policy::Syscalls& syscalls) {
   const std::size_t own = syscalls.rules.size() + (syscalls.default_action ? 1 : 0);
   if (own != 0)
     text += " and " + std::to_string(own) + " rule" + (own == 1 ? "" : "s") + " of the policy";
+  if (syscalls.mode == policy::SyscallMode::kLog) text += ", which only logs what it would refuse,";
   return text;
 }
 
 Status plan(PlanBuilder& builder) {
   std::optional<SeccompFilter> filter = BELLJAR_TRY(seccomp_program(builder.policy.syscalls));
+  std::string absent;
+  for (const std::string& name : absent_calls(builder.policy.syscalls))
+    absent += (absent.empty() ? "" : ", ") + name;
+  if (!absent.empty())
+    builder.notes.push_back(
+        "rules for system calls that only other architectures have do nothing here: " + absent);
+  if (builder.policy.syscalls.mode == policy::SyscallMode::kLog) {
+    const std::string what = "no system call is refused: syscalls.mode is \"log\"";
+    builder.degrade(what);
+    builder.notes.push_back(what + ", which is for making a policy and confines nothing");
+  }
   if (filter)
     builder.add(Phase::kFilter,
                 InstallFilter{describe_set(builder.policy.syscalls), std::move(*filter)},

@@ -157,7 +157,7 @@ tl::unexpected<Error> invalid(std::string what, std::string remedy) {
 
 bool known_value(std::uint32_t value) {
   const std::uint32_t action = value & SECCOMP_RET_ACTION_FULL;
-  return action == SECCOMP_RET_ALLOW || action == SECCOMP_RET_ERRNO ||
+  return action == SECCOMP_RET_ALLOW || action == SECCOMP_RET_LOG || action == SECCOMP_RET_ERRNO ||
          action == SECCOMP_RET_KILL_PROCESS;
 }
 

@@ -25,7 +25,7 @@ tl::unexpected<Error> fail_at(Error error, std::string where) {
 }
 
 // A call that only other architectures have cannot be made here, so its rule has nothing to do:
-// one policy serves machines of both kinds.
+// one policy serves machines of both kinds. absent_calls tells.
 Status apply_rule(Verdicts& verdicts, const std::string& name, const policy::SyscallRule& rule) {
   Result<int> number = resolve_syscall(name);
   if (!number && number.error().kind == ErrorKind::kUnavailable) return {};
@@ -38,16 +38,42 @@ Status apply_rule(Verdicts& verdicts, const std::string& name, const policy::Sys
   return {};
 }
 
+// Architectures and x32 stay refused: their numbers mean other calls.
+void only_log(SeccompAction& action) {
+  if (action.kind != policy::SyscallAction::Kind::kAllow)
+    action = {policy::SyscallAction::Kind::kLog, 0};
+}
+
+void only_log(Verdicts& verdicts) {
+  only_log(verdicts.default_action);
+  for (auto& [number, verdict] : verdicts.calls) {
+    only_log(verdict.otherwise);
+    for (CallVerdict::Clause& clause : verdict.clauses) only_log(clause.action);
+  }
+}
+
 }  // namespace
 
+std::vector<std::string> absent_calls(const policy::Syscalls& syscalls) {
+  std::vector<std::string> absent;
+  for (const auto& [name, rule] : syscalls.rules) {
+    const Result<int> number = resolve_syscall(name);
+    if (!number && number.error().kind == ErrorKind::kUnavailable) absent.push_back(name);
+  }
+  return absent;
+}
+
 Result<std::optional<SeccompFilter>> seccomp_program(const policy::Syscalls& syscalls) {
-  if (syscalls.rules.empty() && !syscalls.default_action) {
+  const bool logs = syscalls.mode == policy::SyscallMode::kLog;
+  const bool plain = syscalls.rules.empty() && !syscalls.default_action;
+  if (plain && (!logs || syscalls.base == policy::SyscallBase::kNone)) {
     const std::span<const sock_filter> built_in = embedded_filter(syscalls.base);
     return built_in.empty() ? std::nullopt : std::optional(SeccompFilter(built_in));
   }
   Verdicts verdicts = base_verdicts(syscalls.base);
   if (syscalls.default_action) verdicts.default_action = plain_action(*syscalls.default_action);
   for (const auto& [name, rule] : syscalls.rules) BELLJAR_CHECK(apply_rule(verdicts, name, rule));
+  if (logs) only_log(verdicts);
   Result<SeccompProgram> program = compile_filter(verdicts);
   if (!program) return fail_at(std::move(program).error(), "syscalls");
   return SeccompFilter(*std::move(program));
@@ -71,6 +97,8 @@ std::string action_text(SeccompAction action) {
   switch (action.kind) {
     case policy::SyscallAction::Kind::kAllow:
       return "allow";
+    case policy::SyscallAction::Kind::kLog:
+      return "log";
     case policy::SyscallAction::Kind::kKill:
       return "kill";
     case policy::SyscallAction::Kind::kErrno:

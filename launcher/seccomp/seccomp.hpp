@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "launcher/seccomp/base.hpp"
 #include "launcher/seccomp/names.hpp"
@@ -20,13 +21,17 @@ namespace belljar::launcher {
 [[nodiscard]] Result<std::optional<SeccompFilter>> seccomp_program(
     const policy::Syscalls& syscalls);
 
+/// The names among a policy's rules that only other architectures know: their rules do nothing
+/// here.
+[[nodiscard]] std::vector<std::string> absent_calls(const policy::Syscalls& syscalls);
+
 /// "none", "agent@1", "strict@1".
 [[nodiscard]] std::string_view seccomp_set_name(policy::SyscallBase base);
 
 /// SHA-256 of the table of built-in sets, "sha256:" and 64 hex digits.
 [[nodiscard]] std::string_view seccomp_table_digest();
 
-/// "allow", "kill", or the name of the error, "EPERM".
+/// "allow", "log", "kill", or the name of the error, "EPERM".
 [[nodiscard]] std::string action_text(SeccompAction action);
 
 }  // namespace belljar::launcher

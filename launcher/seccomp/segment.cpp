@@ -121,8 +121,9 @@ void write_full_test(Writer& writer, const ArgumentTest& test) {
       writer.keep_bits(low(mask));
       return writer.need(BPF_JEQ, lower);
     case Compare::kNotEqual:
-      writer.skip_unless(BPF_JEQ, upper, 2);
+      writer.skip_unless(BPF_JEQ, upper, low(mask) == kLowHalf ? 2 : 3);
       writer.load(test.argument, false);
+      writer.keep_bits(low(mask));
       return writer.need_not(BPF_JEQ, lower);
     case Compare::kLess:
     case Compare::kLessOrEqual:
@@ -139,17 +140,7 @@ void write_full_test(Writer& writer, const ArgumentTest& test) {
   }
 }
 
-int severity(SeccompAction action) {
-  switch (action.kind) {
-    case policy::SyscallAction::Kind::kAllow:
-      return 0;
-    case policy::SyscallAction::Kind::kErrno:
-      return 1;
-    case policy::SyscallAction::Kind::kKill:
-      return 2;
-  }
-  return 2;
-}
+int severity(SeccompAction action) { return static_cast<int>(action.kind); }
 
 // Values that fit in the low half are compared there, except in an order whose result an upper half
 // could turn round: "refuse above 4" must not let 2^32 pass where the kernel reads a size_t, and
@@ -190,7 +181,8 @@ Status check_alternative(const std::vector<ArgumentTest>& alternative) {
       return invalid(name + " is tested twice in one alternative");
     seen |= 1U << test.argument;
     if (!test.mask) continue;
-    if (test.compare != Compare::kEqual) return invalid(name + ": a mask goes with equality only");
+    if (test.compare != Compare::kEqual && test.compare != Compare::kNotEqual)
+      return invalid(name + ": a mask goes with equality only");
     if ((test.value & ~*test.mask) != 0)
       return invalid(name + ": the value has bits outside the mask, so it is never equal");
   }
@@ -212,6 +204,8 @@ std::uint32_t return_value(SeccompAction action) {
   switch (action.kind) {
     case policy::SyscallAction::Kind::kAllow:
       return SECCOMP_RET_ALLOW;
+    case policy::SyscallAction::Kind::kLog:
+      return SECCOMP_RET_LOG;
     case policy::SyscallAction::Kind::kErrno:
       return SECCOMP_RET_ERRNO | static_cast<std::uint32_t>(action.error);
     case policy::SyscallAction::Kind::kKill:

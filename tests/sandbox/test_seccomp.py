@@ -164,6 +164,39 @@ class Leaving(SandboxTest):
         self.assertEqual(run.json(), "EPERM", str(run))
 
 
+class Logging(SandboxTest):
+
+    def test_log_mode_refuses_nothing_and_says_so(self):
+        code = "say([syscall(600), attempt(socket.socket, 38, 5), syscall(165 if os.uname().machine == 'x86_64' else 40)])"
+        refused = self.inside(code)
+        self.assertEqual((refused.json()[1], refused.record["degraded"]), ("EAFNOSUPPORT", []))
+        run = self.inside(code, policy={"syscalls": {"mode": "log"}})
+        self.assertEqual(run.json()[0], "ENOSYS")
+        self.assertNotEqual(run.json()[2], refused.json()[2], str(run))
+        self.assertEqual([item["control"] for item in run.record["degraded"]], ["seccomp"])
+        self.assertIn("confines nothing", run.err)
+
+    def test_a_call_can_be_allowed_and_logged(self):
+        number = 425  # io_uring_setup
+        code = f"say(syscall({number}, 1, 0))"
+        self.assertEqual(self.inside(code).json(), "ENOSYS")
+        run = self.inside(code, policy={"syscalls": {"rules": {"io_uring_setup": "log"}}})
+        self.assertNotEqual(run.json(), "ENOSYS", str(run))
+        self.assertEqual(run.record["degraded"], [])
+
+    def test_a_mask_can_ask_whether_any_of_its_bits_is_set(self):
+        rule = {"action": "EXDEV", "when": [{"arg1": {"mask": 6, "!=": 0}}], "otherwise": "allow"}
+        code = f"say([syscall({140 if X86 else 141}, 0, who) for who in (0, 2, 4, 6)])"
+        run = self.inside(code, policy={"syscalls": {"rules": {"getpriority": rule}}})
+        self.assertEqual(run.json(), ["open", "EXDEV", "EXDEV", "EXDEV"])
+
+    def test_rules_for_other_architectures_are_told(self):
+        absent = "socketcall" if X86 else "open"
+        run = self.sandbox("true", policy={"syscalls": {"rules": {absent: "allow"}}})
+        self.check_exited(run)
+        self.assertIn(f"only other architectures have do nothing here: {absent}", run.err)
+
+
 class Everywhere(SandboxTest):
 
     def base_filters(self):

@@ -39,11 +39,18 @@ TEST_CASE("actions are allow, kill, or any errno by name") {
   CHECK(rule_of(R"("EWOULDBLOCK")").action.error == EAGAIN);
 }
 
+TEST_CASE("log is an action for one call and a mode for all") {
+  CHECK(rule_of(R"("log")").action.kind == SyscallAction::Kind::kLog);
+  CHECK(load_body(R"("name":"x")").syscalls.mode == SyscallMode::kEnforce);
+  CHECK(load_body(R"("syscalls":{"mode":"log"})").syscalls.mode == SyscallMode::kLog);
+  CHECK(rule_error(R"("logg")") == "unknown action \"logg\"; did you mean \"log\"?");
+}
+
 TEST_CASE("unknown actions are refused with the nearest name") {
   CHECK(rule_error(R"("EPREM")") == "unknown action \"EPREM\"; did you mean \"EPERM\"?");
   CHECK(rule_error(R"("alow")") == "unknown action \"alow\"; did you mean \"allow\"?");
   CHECK(first_message(R"("syscalls":{"default":1})") ==
-        "expected \"allow\", \"kill\" or an errno such as \"EPERM\", got the number 1");
+        "expected \"allow\", \"log\", \"kill\" or an errno such as \"EPERM\", got the number 1");
   CHECK(contains(rule_error("5"), "expected an action such as \"EPERM\", or an object such as"));
 }
 
@@ -85,7 +92,12 @@ TEST_CASE("a comparison has exactly one operator") {
         "exactly one of ==, !=, <, <=, > and >= is needed");
   CHECK(rule_error(test_rule(R"({"mask":1})")) ==
         "exactly one of ==, !=, <, <=, > and >= is needed");
-  CHECK(rule_error(test_rule(R"({"mask":1,"<":1})")) == "\"mask\" goes with \"==\" only");
+  CHECK(rule_error(test_rule(R"({"mask":1,"<":1})")) ==
+        "\"mask\" goes with \"==\" and \"!=\" only");
+  CHECK(rule_error(test_rule(R"({"mask":1,"!=":2})")) ==
+        "always holds: the value has bits that the mask takes away");
+  CHECK(rule_of(test_rule(R"({"mask":"CLONE_NEWUSER","!=":0})")).when[0][0].compare ==
+        Compare::kNotEqual);
   CHECK(contains(rule_error(test_rule(R"({"in":1})")), "unknown key"));
   CHECK(rule_error(test_rule("5")) ==
         "expected a comparison such as {\"==\": \"AF_UNIX\"}, got the number 5");

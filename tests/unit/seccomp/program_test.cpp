@@ -147,7 +147,45 @@ TEST_CASE("errors name the rule that caused them") {
   CHECK(bad.error().where == "syscalls.rules.read");
 }
 
+TEST_CASE("in log mode every number is allowed, and logged where it would be refused") {
+  for (const SyscallBase base : kBases) {
+    Syscalls logging;
+    logging.base = base;
+    logging.mode = policy::SyscallMode::kLog;
+    logging.rules["getpriority"] = {refuse(EXDEV), {{{0, Compare::kEqual, {}, 1}}}, kAllowAction};
+    const auto filter = filter_of(logging);
+    for (int number = 0; number <= 600; ++number) {
+      const std::string verdict = run(filter.instructions(), number);
+      CHECK_MESSAGE((verdict == "allow" || verdict == "log"), number);
+    }
+    CHECK(run(filter.instructions(), SYS_mount) == "log");
+    CHECK(run(filter.instructions(), SYS_read) == "allow");
+    CHECK(run(filter.instructions(), SYS_getpriority, {1}) == "log");
+    CHECK(run(filter.instructions(), SYS_getpriority, {0}) == "allow");
+    CHECK(run(filter.instructions(), make_data(0x40000003, 1, {})) == "kill");
+  }
+  Syscalls nothing;
+  nothing.base = SyscallBase::kNone;
+  nothing.mode = policy::SyscallMode::kLog;
+  CHECK_FALSE(seccomp_program(nothing).value().has_value());
+}
+
+TEST_CASE("a default of log allows what no rule names") {
+  Syscalls syscalls;
+  syscalls.base = SyscallBase::kAgent1;
+  syscalls.default_action = {policy::SyscallAction::Kind::kLog, 0, {}};
+  const auto filter = filter_of(syscalls);
+  CHECK(run(filter.instructions(), 600) == "log");
+  CHECK(run(filter.instructions(), SYS_mount) == "EPERM");
+}
+
 #ifdef __x86_64__
+TEST_CASE("names that only other architectures have are told, others are not") {
+  Syscalls syscalls = agent_with("socketcall", {kAllowAction, {}, {}});
+  syscalls.rules["mount"] = {kAllowAction, {}, {}};
+  CHECK(launcher::absent_calls(syscalls) == std::vector<std::string>{"socketcall"});
+}
+
 TEST_CASE("a rule on a call of other architectures does nothing") {
   const auto filter = filter_of(agent_with("socketcall", {kAllowAction, {}, {}}));
   check_rest_unchanged(filter, SyscallBase::kAgent1, -1);

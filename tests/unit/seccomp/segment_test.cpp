@@ -75,8 +75,9 @@ class Random {
   }
 
   SeccompAction action() {
-    const std::uint64_t kind = below(3);
+    const std::uint64_t kind = below(4);
     if (kind == 0) return {Kind::kAllow, 0};
+    if (kind == 3) return {Kind::kLog, 0};
     if (kind == 1) return {Kind::kKill, 0};
     return {Kind::kErrno, static_cast<int>(1 + below(3))};
   }
@@ -86,7 +87,8 @@ class Random {
     test.argument = number;
     test.compare = static_cast<Compare>(below(6));
     test.value = argument();
-    if (test.compare == Compare::kEqual && below(2) == 0) {
+    const bool equality = test.compare == Compare::kEqual || test.compare == Compare::kNotEqual;
+    if (equality && below(2) == 0) {
       test.mask = argument();
       test.value &= *test.mask;
     }

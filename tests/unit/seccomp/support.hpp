@@ -36,6 +36,8 @@ inline std::string verdict_text(std::uint32_t value) {
   switch (value & SECCOMP_RET_ACTION_FULL) {
     case SECCOMP_RET_ALLOW:
       return "allow";
+    case SECCOMP_RET_LOG:
+      return "log";
     case SECCOMP_RET_KILL_PROCESS:
       return "kill";
     case SECCOMP_RET_ERRNO:
