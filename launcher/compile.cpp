@@ -87,6 +87,8 @@ struct Lower {
   const Surroundings& surroundings;
 
   std::optional<Op> operator()(const SetGroups&) const { return std::nullopt; }
+  std::optional<Op> operator()(const MakeCgroup&) const { return std::nullopt; }
+  std::optional<Op> operator()(const LimitCgroup&) const { return std::nullopt; }
   std::optional<Op> operator()(const CreateNamespaces&) const { return std::nullopt; }
 
   std::optional<Op> operator()(const MapIds& a) const {

@@ -180,6 +180,8 @@ Result<Host> observe_host(const policy::Policy& policy) {
   while (host.home.size() > 1 && host.home.ends_with("/")) host.home.pop_back();
   if (policy.filesystem.home.kind == policy::HomeKind::kPrivate && !host.home.empty())
     host.home_exists = access(host.home.c_str(), F_OK) == 0;
+  if (const std::vector<std::string> needed = cgroup_controllers(policy.limits); !needed.empty())
+    host.cgroups = sys::find_cgroup_places(needed);
   if (policy.filesystem.root == policy::RootKind::kHost) host.top_level = BELLJAR_TRY(top_level());
   if (policy.filesystem.workspace) {
     host.current_directory = current_directory();

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/sys/cgroup.hpp"
 #include "launcher/sys/terminal.hpp"
 #include "policy/base/result.hpp"
 #include "policy/policy.hpp"
@@ -45,6 +46,7 @@ struct Host {
   int landlock_abi = 0;                      ///< As sys::landlock_abi says; 0: not looked at.
   Access workspace_access = Access::kWrite;  ///< As the session's uid.
   std::string workspace_blocked_by;          ///< The first directory on the way that keeps it out.
+  sys::CgroupPlaces cgroups;                 ///< Of the controllers that the policy's limits need.
 
   /// Whether the launcher can act as another uid: CAP_SETUID and CAP_SETGID are effective.
   [[nodiscard]] bool privileged() const;

@@ -21,6 +21,7 @@
 #include <new>
 #include <utility>
 
+#include "launcher/cgroups.hpp"
 #include "launcher/child/child.hpp"
 #include "launcher/failure.hpp"
 #include "launcher/sys/kernel.hpp"
@@ -141,6 +142,8 @@ class Launcher {
     record_.policy_digest = policy_.digest;
     if (Status prepared = prepare(); !prepared) {
       refuse(prepared.error());
+    } else if (std::optional<Cgroups::Failure> failed = cgroups_.set_up(plan_, record_.degraded)) {
+      refuse_step(*failed);
     } else {
       record_.back_end = first_back_end();
       if (attempt() == Attempt::kUnavailable) {
@@ -148,6 +151,7 @@ class Launcher {
         if (attempt() == Attempt::kUnavailable) record_.cause = Cause::kSetup;
       }
     }
+    cgroups_.remove();
     record_.usage.wall = since(begun);
     return std::move(record_);
   }
@@ -157,6 +161,16 @@ class Launcher {
     record_.cause = Cause::kSetup;
     record_.exit_code = 125;
     record_.setup = describe_refusal(error, policy_);
+  }
+
+  void refuse_step(const Cgroups::Failure& failed) {
+    Message message;
+    message.step = failed.step;
+    message.error = failed.error.sys_errno;
+    record_.cause = Cause::kSetup;
+    record_.exit_code = 125;
+    record_.setup = describe_failure(plan_, policy_, host_, message);
+    record_.setup->reason = failed.error.what;
   }
 
   /// What both back ends need and no attempt changes.
@@ -219,14 +233,36 @@ class Launcher {
     started_ = false;
     map_error_ = 0;
     early_.clear();
-    const int error =
-        record_.back_end == BackEnd::kModern ? clone_modern(*arena) : fork_legacy(*arena);
+    const int error = clone_in_cgroups(*arena);
     // Only the legacy helper's death is told by the end of file; init's is by its own descriptor.
     if (record_.back_end == BackEnd::kLegacy) childs_end_.reset();
     if (own_failure_) return cannot_act();
     if (error != 0) return cannot_create(error);
     if (map_error_ != 0) return cannot_map();
     return watch();
+  }
+
+  /// 0, or the errno of the clone.
+  int clone_in_cgroups(Arena& arena) {
+    Status entered;
+    if (record_.back_end == BackEnd::kLegacy) entered = cgroups_.make_room();
+    if (entered) entered = cgroups_.enter();
+    if (!entered) own_failure_ = entered.error();
+    const int error = !entered                               ? EPERM
+                      : record_.back_end == BackEnd::kModern ? clone_modern(arena)
+                                                             : fork_legacy(arena);
+    Status left = cgroups_.leave();
+    if (left && error == 0 && init_.valid()) left = check_cgroups();
+    if (!left) own_failure_ = left.error();
+    return error;
+  }
+
+  /// A first process that has ended already is in no cgroup any more, and has started nothing.
+  [[nodiscard]] Status check_cgroups() const {
+    Status in = cgroups_.check(init_pid_);
+    pollfd ended{init_.get(), POLLIN, 0};
+    if (!in && poll(&ended, 1, 0) == 1) return {};
+    return in;
   }
 
   Attempt cannot_create(int error) {
@@ -308,15 +344,18 @@ class Launcher {
   bool act_as_session(sys::SessionCredentials& session) {
     Status assumed = session.assume(create_->uid, create_->gid);
     if (assumed) assumed = session.raise_capabilities();
-    if (!assumed) own_failure_ = assumed.error();
+    if (!assumed) {
+      own_failure_ = assumed.error();
+      own_failure_->where = "identity.uid";
+      own_failure_->remedy = "belljar needs CAP_SETUID and CAP_SETGID in force for this uid";
+    }
     return assumed.has_value();
   }
 
   Attempt cannot_act() {
     if (helper_ > 0) kill(helper_, SIGKILL);
+    kill_sandbox();
     finish();
-    own_failure_->where = "identity.uid";
-    own_failure_->remedy = "belljar needs CAP_SETUID and CAP_SETGID in force for this uid";
     refuse(*own_failure_);
     return Attempt::kDone;
   }
@@ -341,8 +380,11 @@ class Launcher {
 
   Attempt watch() {
     for (;;) {
-      std::array<pollfd, 3 + TerminalRelay::kPollCount> ready = {
-          {{control_.get(), POLLIN, 0}, {signals_.get(), POLLIN, 0}, {init_.get(), POLLIN, 0}}};
+      std::array<pollfd, 4 + TerminalRelay::kPollCount> ready = {
+          {{control_.get(), POLLIN, 0},
+           {signals_.get(), POLLIN, 0},
+           {init_.get(), POLLIN, 0},
+           {cgroups_.memory_event(), POLLIN, 0}}};
       const auto relayed = std::span(ready).last<TerminalRelay::kPollCount>();
       std::ranges::copy(terminal_.wanted(), relayed.begin());
       const std::optional<timespec> timeout = time_left();
@@ -359,6 +401,7 @@ class Launcher {
       }
       if (terminal_.active()) terminal_.move(relayed);
       if (ready[1].revents != 0) pass_signal_on();
+      if (ready[3].revents != 0 && memory_ran_out()) return end_for_memory();
       if (!heard && ready[2].revents != 0) return ended_silently();
     }
   }
@@ -387,6 +430,22 @@ class Launcher {
     return finish();
   }
 
+  /// An event that no kill followed is over.
+  bool memory_ran_out() {
+    std::uint64_t count = 0;
+    return read(cgroups_.memory_event(), &count, sizeof count) == sizeof count &&
+           cgroups_.has_killed_for_memory();
+  }
+
+  /// cgroup v1 has killed one process; the rest must not go on half broken.
+  Attempt end_for_memory() {
+    kill_sandbox();
+    finish();
+    record_.signal = SIGKILL;
+    record_.cause = Cause::kMemory;
+    return Attempt::kDone;
+  }
+
   Attempt give_up(const char* what, int error) {
     kill_sandbox();
     finish();
@@ -395,6 +454,7 @@ class Launcher {
   }
 
   void kill_sandbox() const {
+    cgroups_.kill();
     if (init_.valid()) sys::raw(SYS_pidfd_send_signal, init_.get(), SIGKILL, nullptr, 0U);
   }
 
@@ -543,6 +603,12 @@ class Launcher {
     init_ = UniqueFd(static_cast<int>(sys::raw(SYS_pidfd_open, pid, 0U)));
     reap_helper();
     if (init_.valid()) {
+      Status placed = check_cgroups();
+      if (placed) placed = cgroups_.take_room_back();
+      if (!placed) {
+        own_failure_ = placed.error();
+        return cannot_act();
+      }
       // A signal that came before there was anything to kill.
       if (record_.signal) kill_sandbox();
       return handle_early();
@@ -595,6 +661,10 @@ class Launcher {
     if (record_.signal) {
       record_.cause = Cause::kKilled;
       record_.killed_by = "signal";
+    } else if (evidence_.out_of_memory) {
+      // As a group: init went with the rest, and could not say so.
+      record_.cause = Cause::kMemory;
+      record_.signal = SIGKILL;
     } else {
       record_.cause = Cause::kLost;
       record_.exit_code = 125;
@@ -611,6 +681,10 @@ class Launcher {
       record_.signal = WTERMSIG(message.status);
       record_.cause = cause_of_signal(message);
     }
+    const bool succeeded = WIFEXITED(message.status) && WEXITSTATUS(message.status) == 0;
+    const bool plain = record_.cause == Cause::kExited || record_.cause == Cause::kSignaled;
+    if (!succeeded && plain && evidence_.forks_refused) record_.cause = Cause::kProcesses;
+    if (!succeeded && plain && evidence_.out_of_memory) record_.cause = Cause::kMemory;
     const std::string name = cause_name(record_.cause);
     if (record_.cause == Cause::kCpuTime || record_.cause == Cause::kFileSize)
       record_.limits.push_back(name);
@@ -663,6 +737,7 @@ class Launcher {
     record_.usage.max_rss_of_one_process_kib = usage.ru_maxrss;
     record_.usage.read_blocks = usage.ru_inblock;
     record_.usage.written_blocks = usage.ru_oublock;
+    note_evidence();
     init_.reset();
     constexpr std::chrono::milliseconds kOverTime{500};
     terminal_.drain(signals_.get(),
@@ -670,11 +745,21 @@ class Launcher {
     return Attempt::kDone;
   }
 
+  /// What was touched is listed whatever ended the run.
+  void note_evidence() {
+    evidence_ = cgroups_.evidence();
+    if (evidence_.out_of_memory) record_.limits.emplace_back("memory");
+    if (evidence_.forks_refused) record_.limits.emplace_back("processes");
+    if (evidence_.peak_memory) record_.usage.peak_memory_kib = *evidence_.peak_memory / 1024;
+  }
+
   const Plan& plan_;
   const policy::Policy& policy_;
   const Host& host_;
   const Events& events_;
   SignalMask mask_;
+  Cgroups cgroups_;
+  CgroupEvidence evidence_;
   Surroundings surroundings_;
   const CreateNamespaces* create_ = nullptr;
   UniqueFd signals_;

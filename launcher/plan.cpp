@@ -84,6 +84,15 @@ struct Describe {
     return a.groups.empty() ? "drop all supplementary groups"
                             : "keep only the groups " + list(a.groups);
   }
+  std::string operator()(const MakeCgroup& a) const {
+    return "make a cgroup in " + a.parent.directory + ", and start the sandbox in it";
+  }
+  std::string operator()(const LimitCgroup& a) const {
+    std::string files;
+    for (const LimitCgroup::Write& write : a.writes)
+      files += (files.empty() ? "" : ", ") + write.file;
+    return "limit " + a.limit + " to " + a.text + " (" + files + "), and read it back";
+  }
   std::string operator()(const CreateNamespaces& a) const {
     std::string text = "create namespaces: " + namespaces_text(a.flags);
     if (a.as_session)

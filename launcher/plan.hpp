@@ -53,6 +53,26 @@ struct CreateNamespaces {
   gid_t gid = 0;
 };
 
+/// Makes a cgroup of the sandbox's own. Everything in the sandbox is born in it, and cannot leave.
+struct MakeCgroup {
+  sys::CgroupParent parent;
+  std::vector<std::string> controllers;  ///< Those that its limits need.
+  bool prefer = false;                   ///< The launch goes on without it.
+};
+
+/// Sets one limit in the cgroup that was made last, and reads it back.
+struct LimitCgroup {
+  struct Write {
+    std::string file;
+    std::string value;
+    bool if_there = false;  ///< A kernel without this file has nothing that it would limit.
+  };
+  std::string limit;  ///< "memory"
+  std::string text;   ///< "512 MiB"
+  std::vector<Write> writes;
+  bool prefer = false;
+};
+
 // --- init -------------------------------------------------------------------------------------
 
 /// Maps one id: `inside` is what the sandbox sees, `outside` what the host sees.
@@ -262,13 +282,13 @@ struct Exec {
 };
 
 using StepAction =
-    std::variant<SetGroups, CreateNamespaces, MapIds, TakeIds, GuardInit, JoinKeyring,
-                 RaiseLoopback, SetHostname, AttachRoot, BindMount, MountTmpfs, MountProc, MountDev,
-                 MakeDirectory, MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot,
-                 ForbidUserNamespaces, PivotRoot, OpenTerminal, TakeLandlock, CheckNamespaces,
-                 DropCapabilities, CheckInit, ForgetLauncher, NewProcessGroup, SetUmask, SetLimit,
-                 NullDescriptor, CloseDescriptors, ChangeDirectory, SetNoNewPrivileges,
-                 InstallFilter, CheckPayload, Exec>;
+    std::variant<SetGroups, MakeCgroup, LimitCgroup, CreateNamespaces, MapIds, TakeIds, GuardInit,
+                 JoinKeyring, RaiseLoopback, SetHostname, AttachRoot, BindMount, MountTmpfs,
+                 MountProc, MountDev, MakeDirectory, MakeSymlink, MakeFile, MaskPath,
+                 SettleMountFlags, SealRoot, ForbidUserNamespaces, PivotRoot, OpenTerminal,
+                 TakeLandlock, CheckNamespaces, DropCapabilities, CheckInit, ForgetLauncher,
+                 NewProcessGroup, SetUmask, SetLimit, NullDescriptor, CloseDescriptors,
+                 ChangeDirectory, SetNoNewPrivileges, InstallFilter, CheckPayload, Exec>;
 
 struct Step {
   Side side = Side::kInit;

@@ -24,7 +24,10 @@ Json usage_json(const Usage& usage) {
   json["wall_us"] = usage.wall.count();
   json["user_us"] = usage.user.count();
   json["system_us"] = usage.system.count();
-  json["max_rss_of_one_process_kib"] = usage.max_rss_of_one_process_kib;
+  if (usage.peak_memory_kib)
+    json["peak_memory_kib"] = *usage.peak_memory_kib;
+  else
+    json["max_rss_of_one_process_kib"] = usage.max_rss_of_one_process_kib;
   json["read_blocks"] = usage.read_blocks;
   json["written_blocks"] = usage.written_blocks;
   return json;
@@ -44,6 +47,10 @@ const char* cause_name(Cause cause) {
       return "cpu_time";
     case Cause::kFileSize:
       return "file_size";
+    case Cause::kMemory:
+      return "memory";
+    case Cause::kProcesses:
+      return "processes";
     case Cause::kSyscall:
       return "syscall";
     case Cause::kSetup:

@@ -19,10 +19,12 @@ enum class Cause {
   kWallTime,
   kCpuTime,
   kFileSize,
-  kSyscall,  ///< The system call filter killed it.
-  kSetup,    ///< The sandbox could not be built, or the command could not be started in it.
-  kKilled,   ///< By a signal that was sent to belljar.
-  kLost,     ///< The sandbox ended without saying how.
+  kMemory,     ///< The kernel killed for the cgroup's memory, and the command did not end well.
+  kProcesses,  ///< The command failed after the cgroup had refused it a process.
+  kSyscall,    ///< The system call filter killed it.
+  kSetup,      ///< The sandbox could not be built, or the command could not be started in it.
+  kKilled,     ///< By a signal that was sent to belljar.
+  kLost,       ///< The sandbox ended without saying how.
 };
 
 [[nodiscard]] const char* cause_name(Cause cause);
@@ -39,12 +41,13 @@ struct SetupFailure {
 };
 
 /// What the run used. Times and blocks are of the whole sandbox once it has ended; the kernel adds
-/// up what was waited for. Memory is the largest resident set of any one process: without a cgroup
-/// there is no sum.
+/// up what was waited for. Memory is the most that the cgroup held, where the policy limits it; the
+/// largest resident set of any one process elsewhere: without a cgroup there is no sum.
 struct Usage {
   std::chrono::microseconds wall{0};
   std::chrono::microseconds user{0};
   std::chrono::microseconds system{0};
+  std::optional<std::uint64_t> peak_memory_kib;
   std::int64_t max_rss_of_one_process_kib = 0;
   std::int64_t read_blocks = 0;  ///< Of 512 bytes.
   std::int64_t written_blocks = 0;

@@ -224,13 +224,22 @@ struct Fields<Limits> {
             R"("30s")"),
       field("rlimits", &Limits::rlimits, Rlimits{}, "Limits of each process, soft and hard.",
             R"({"nofile": 256, "as": "2GiB", "cpu": "60s"})"),
+      field("memory", &Limits::memory, SizeAbove<(std::uint64_t{4} << 20)>{},
+            "Most memory of all processes together, their files' cache included. Needs a cgroup.",
+            R"("512MiB")"),
+      field("swap", &Limits::swap, SizeAbove<0>{},
+            "Most swap beside `memory`; none when absent. Needs a cgroup.", R"("0B")"),
+      field("processes", &Limits::processes, ProcessCount{},
+            "Most processes and threads at a time. Needs a cgroup.", "64"),
+      field("cpus", &Limits::cpus, Processors{}, "Most processors' worth of time. Needs a cgroup.",
+            "0.5"),
+      field("enforce", &Limits::enforce, OneOf<Enforce>{},
+            "Whether memory, swap, processes and cpus refuse the launch where no cgroup can be "
+            "made.",
+            R"("require")"),
       Reserved{"cpu_time", "Processor time of all processes together."},
       Reserved{"output", "Bytes of output."},
-      Reserved{"disk", "Bytes in the workspace."},
-      Reserved{"cpus", "Processors."},
-      Reserved{"memory", "Memory of all processes together."},
-      Reserved{"swap", "Swap of all processes together."},
-      Reserved{"processes", "Number of processes."}};
+      Reserved{"disk", "Bytes in the workspace."}};
 };
 
 template <>

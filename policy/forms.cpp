@@ -173,6 +173,44 @@ bool InodeCount::read(Reader& reader, const Node& node, std::uint64_t& out) {
   return read_number(reader, node, 1, std::numeric_limits<std::int64_t>::max(), out);
 }
 
+bool read_size_above(Reader& reader, const Node& node, std::uint64_t least, std::uint64_t& out) {
+  if (!read_size(reader, node, out)) return false;
+  if (out >= least) return true;
+  constexpr std::uint64_t kMiB = 1U << 20;
+  const std::string text =
+      least % kMiB == 0 ? std::to_string(least / kMiB) + "MiB" : std::to_string(least) + "B";
+  return reader.error(node.place, "at least \"" + text +
+                                      "\" is needed: 0 never means unlimited, and nothing could "
+                                      "run with less; leave it out for no limit");
+}
+
+bool ProcessCount::read(Reader& reader, const Node& node, std::uint64_t& out) {
+  return read_number(reader, node, 1, 4194304, out);  // The kernel's PID_MAX_LIMIT.
+}
+
+bool Processors::read(Reader& reader, const Node& node, std::uint64_t& out) {
+  constexpr std::uint64_t kLeast = 10, kMost = 8'192'000;  // The kernel's least share: 1 in 100 ms.
+  constexpr std::string_view kWhat =
+      "a number of processors such as 2 or 0.5, from 0.01 to 8192, with at most three decimals";
+  if (node.kind == Node::Kind::kUnsigned && node.number <= kMost / 1000) {
+    out = node.number * 1000;
+    return out >= kLeast || reader.expected(node, kWhat);
+  }
+  if (node.kind != Node::Kind::kFloat) return reader.expected(node, kWhat);
+  const std::size_t point = node.text.find('.');
+  if (point == std::string::npos) return reader.expected(node, kWhat);
+  std::string digits = node.text.substr(point + 1);
+  if (digits.size() > 3) return reader.expected(node, kWhat);
+  digits.resize(3, '0');
+  const std::optional<std::uint64_t> thousandths =
+      parse_unsigned(node.text.substr(0, point) + digits);
+  if (!thousandths || *thousandths < kLeast || *thousandths > kMost) {
+    return reader.expected(node, kWhat);
+  }
+  out = *thousandths;
+  return true;
+}
+
 bool WallTime::read(Reader& reader, const Node& node, std::chrono::milliseconds& out) {
   if (!read_duration(reader, node, out)) return false;
   if (out.count() > 0) return true;

@@ -141,6 +141,21 @@ struct MountSize {
 struct InodeCount {
   static bool read(Reader& reader, const Node& node, std::uint64_t& out);
 };
+/// A size of at least `least` bytes: 0 never means "no limit", and too little lets nothing run.
+bool read_size_above(Reader& reader, const Node& node, std::uint64_t least, std::uint64_t& out);
+template <std::uint64_t least>
+struct SizeAbove {
+  static bool read(Reader& reader, const Node& node, std::uint64_t& out) {
+    return read_size_above(reader, node, least, out);
+  }
+};
+struct ProcessCount {
+  static bool read(Reader& reader, const Node& node, std::uint64_t& out);
+};
+/// A number of processors such as 2 or 0.5, in thousandths.
+struct Processors {
+  static bool read(Reader& reader, const Node& node, std::uint64_t& out);
+};
 struct WallTime {
   static bool read(Reader& reader, const Node& node, std::chrono::milliseconds& out);
 };

@@ -191,7 +191,12 @@ struct Rlimit {
 
 struct Limits {
   std::optional<std::chrono::milliseconds> wall_time;
-  std::map<std::string, Rlimit> rlimits;  ///< By lower-case name without RLIMIT_: "nofile".
+  std::optional<std::uint64_t> memory;     ///< Bytes of all processes together: a cgroup.
+  std::optional<std::uint64_t> swap;       ///< Bytes beside `memory`; none when absent.
+  std::optional<std::uint64_t> processes;  ///< The command and what it starts, threads too.
+  std::optional<std::uint64_t> cpus;       ///< Thousandths of a processor.
+  Enforce enforce = Enforce::kRequire;     ///< Of memory, swap, processes and cpus.
+  std::map<std::string, Rlimit> rlimits;   ///< By lower-case name without RLIMIT_: "nofile".
 };
 
 struct Environment {

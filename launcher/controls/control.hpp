@@ -130,6 +130,7 @@ struct Control {
 /// The control of that name, or null.
 [[nodiscard]] const Control* find_control(std::string_view name);
 
+extern const Control kCgroup;
 extern const Control kNamespaces;
 extern const Control kIdentity;
 extern const Control kFilesystem;
@@ -155,6 +156,9 @@ extern const Control kCommand;
 
 /// The CLONE_NEW* flags that the policy asks for.
 [[nodiscard]] std::uint64_t namespace_flags(const policy::Policy& policy);
+
+/// The cgroup controllers that the policy's limits need.
+[[nodiscard]] std::vector<std::string> cgroup_controllers(const policy::Limits& limits);
 
 /// Bits of the policy's capabilities by kernel number (policy/names.hpp).
 [[nodiscard]] std::uint64_t capability_bits(const policy::Policy& policy);

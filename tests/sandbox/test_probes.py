@@ -8,6 +8,7 @@ from harness import BELLJAR, SandboxTest, main, not_sanitized
 
 # name: agent@1, dev@1, strict@1, wide open
 PROBES = {
+    "leave-cgroup":         ("ENOENT", "ENOENT", "ENOENT", "ENOENT"),
     "unshare-user":         ("EPERM", "EPERM", "EPERM", "open"),
     "unshare-mount":        ("EPERM", "EPERM", "EPERM", "open"),
     "unshare-net":          ("EPERM", "EPERM", "EPERM", "open"),

@@ -2,7 +2,6 @@
 // looks like version 2, and the kernel's own version 2 for what it can do without controllers.
 #include "launcher/sys/cgroup.hpp"
 
-#include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -15,7 +14,10 @@
 #include <filesystem>
 #include <fstream>
 
+#include "planning.hpp"
+
 using namespace belljar;
+using namespace belljar::launcher::test;
 namespace fs = std::filesystem;
 
 namespace {
@@ -161,6 +163,22 @@ TEST_CASE("v2: a limit is written and read back, and a difference refuses") {
   for (const auto& entry : fs::directory_iterator(tree.root + "/unit/sandbox")) fs::remove(entry);
   CHECK(cgroup->remove());
   CHECK_FALSE(fs::exists(tree.root + "/unit/sandbox"));
+}
+
+TEST_CASE("v2: a policy's limits become the files of version 2, memory as a group") {
+  launcher::Host host = plain_host();
+  sys::CgroupParent parent;
+  parent.mount_point = "/sys/fs/cgroup";
+  parent.directory = "/sys/fs/cgroup/user";
+  parent.controllers = {"memory", "pids", "cpu"};
+  host.cgroups.parents = {parent};
+  const std::string text = texts(plan_of(
+      policy_of(R"({"version":1,"limits":{"memory":"64MiB","processes":20,"cpus":1.5}})"), host));
+  CHECK(text.starts_with(
+      "make a cgroup in /sys/fs/cgroup/user, and start the sandbox in it\n"
+      "limit memory to 64 MiB (memory.oom.group, memory.max, memory.swap.max), and read it back\n"
+      "limit processes to 20 (pids.max), and read it back\n"
+      "limit cpus to 1.5 (cpu.max), and read it back\n"));
 }
 
 TEST_CASE("v2: the kernel freezes and kills a cgroup as a whole") {

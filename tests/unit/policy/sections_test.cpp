@@ -40,7 +40,7 @@ TEST_CASE("keys of the design that are not enforced are refused wherever they ar
     CHECK(errors_in("\"" + std::string(key) + "\":{}") ==
           "p.json:1:14: " + std::string(key) + ": " + std::string(kRefused));
   }
-  for (const char* key : {"cpu_time", "output", "disk", "cpus", "memory", "swap", "processes"}) {
+  for (const char* key : {"cpu_time", "output", "disk"}) {
     CHECK(errors_in("\"limits\":{\"" + std::string(key) + "\":1}") ==
           "p.json:1:24: limits." + std::string(key) + ": " + std::string(kRefused));
   }
@@ -228,6 +228,34 @@ TEST_CASE("environment patterns and names are checked") {
         "p.json:1:68: env.set[\"A=B\"]: expected the name of a variable, which is not empty and "
         "holds no \"=\", got \"A=B\"\n"
         "p.json:1:82: env.set.C: expected a string, got the number 1");
+}
+
+TEST_CASE("limits of the whole sandbox have units and bounds") {
+  const auto limits = load_body(R"("limits":{"memory":"64MiB","swap":"0B","processes":20,
+      "cpus":0.5,"enforce":"prefer"})")
+                          .limits;
+  CHECK(limits.memory == std::uint64_t{64} << 20);
+  CHECK(limits.swap == 0U);
+  CHECK(limits.processes == 20U);
+  CHECK(limits.cpus == 500U);
+  CHECK(limits.enforce == Enforce::kPrefer);
+  CHECK(load_body(R"("limits":{"memory":"4MiB"})").limits.enforce == Enforce::kRequire);
+  for (const auto& [text, thousandths] :
+       {std::pair{"2", 2000U}, {"0.01", 10U}, {"1.25", 1250U}, {"8192", 8'192'000U}})
+    CHECK(load_body("\"limits\":{\"cpus\":" + std::string(text) + "}").limits.cpus == thousandths);
+  for (const char* bad : {"0", "0.001", "-1", "8193", "1e3", "0.1234", "\"2\"", "true", "1e300"})
+    CHECK(contains(errors_in("\"limits\":{\"cpus\":" + std::string(bad) + "}"),
+                   "limits.cpus: expected a number of processors such as 2 or 0.5"));
+  for (const char* bad : {"\"0B\"", "\"1MiB\"", "512", "\"unlimited\""})
+    CHECK(
+        contains(errors_in("\"limits\":{\"memory\":" + std::string(bad) + "}"), "limits.memory: "));
+  CHECK(first_message(R"("limits":{"memory":"1MiB"})") ==
+        "at least \"4MiB\" is needed: 0 never means unlimited, and nothing could run with less; "
+        "leave it out for no limit");
+  for (const char* bad : {"0", "4194305", "-1", "1.5", "\"9\""})
+    CHECK(contains(errors_in("\"limits\":{\"processes\":" + std::string(bad) + "}"),
+                   "expected a whole number from 1 to 4194304"));
+  CHECK(contains(errors_in(R"("limits":{"enforce":"prefr"})"), "did you mean \"prefer\"?"));
 }
 
 TEST_CASE("kept descriptors are 3 and up, once each") {

@@ -1,0 +1,139 @@
+#include "launcher/cgroups.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+
+#include "launcher/sys/proc.hpp"
+
+namespace belljar::launcher {
+namespace {
+
+Status set_limit(sys::Cgroup& cgroup, const LimitCgroup& limit) {
+  for (const LimitCgroup::Write& write : limit.writes) {
+    Status set = cgroup.set(write.file, write.value);
+    const bool absent = !set && set.error().sys_errno == ENOENT;
+    if (!set && !(absent && write.if_there)) return set;
+  }
+  return {};
+}
+
+/// v2 tells of events in memory.events, v1 in memory.oom_control.
+bool killed_for_memory(const sys::Cgroup& cgroup) {
+  const char* file = cgroup.version() == 2 ? "memory.events" : "memory.oom_control";
+  return cgroup.number(file, "oom_kill").value_or(0) > 0;
+}
+
+}  // namespace
+
+std::optional<Cgroups::Failure> Cgroups::set_up(const Plan& plan, std::vector<Degraded>& degraded) {
+  std::string name;     // The same in each hierarchy.
+  bool absent = false;  // The cgroup that the next limits are for was not to be had.
+  for (std::size_t i = 0; i < plan.steps.size(); ++i) {
+    const Step& step = plan.steps[i];
+    if (step.side != Side::kLauncher) break;
+    const auto* make = std::get_if<MakeCgroup>(&step.action);
+    const auto* limit = std::get_if<LimitCgroup>(&step.action);
+    if (make == nullptr && limit == nullptr) continue;
+    Status done;
+    if (make != nullptr) {
+      if (name.empty()) name = sys::cgroup_name();
+      Result<sys::Cgroup> cgroup = sys::Cgroup::make(make->parent, name, make->controllers);
+      absent = !cgroup;
+      if (cgroup)
+        made_.push_back({std::move(*cgroup), false, {}});
+      else
+        done = fail(cgroup.error());
+    } else if (!absent) {
+      done = set_limit(made_.back().cgroup, *limit);
+      made_.back().memory |= limit->limit == "memory";
+      if (limit->limit == "processes") made_.back().processes = limit->writes.front().value;
+    }
+    if (done) continue;
+    const bool prefer = make != nullptr ? make->prefer : limit->prefer;
+    if (!prefer) return Failure{static_cast<int>(i), done.error()};
+    degraded.push_back({step.control, "cannot " + step.text() + ": " + done.error().what});
+  }
+  for (const Made& made : made_)
+    if (made.memory) memory_event_ = made.cgroup.watch_memory();
+  return std::nullopt;
+}
+
+Status Cgroups::make_room() {
+  for (Made& made : made_)
+    if (!made.processes.empty())
+      BELLJAR_CHECK(made.cgroup.set("pids.max", std::to_string(std::stoull(made.processes) + 2)));
+  return {};
+}
+
+Status Cgroups::take_room_back() {
+  for (Made& made : made_)
+    if (!made.processes.empty()) BELLJAR_CHECK(made.cgroup.set("pids.max", made.processes));
+  return {};
+}
+
+Status Cgroups::enter() {
+  for (Made& made : made_) BELLJAR_CHECK(made.cgroup.enter());
+  return {};
+}
+
+Status Cgroups::leave() {
+  Status left;
+  for (Made& made : made_)
+    if (Status one = made.cgroup.leave(); !one) left = one;
+  return left;
+}
+
+Status Cgroups::check(pid_t pid) const {
+  if (made_.empty()) return {};
+  const std::string path = std::to_string(pid) + "/cgroup";
+  const sys::UniqueFd file(openat(sys::proc_directory(), path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (ssize_t got = 1; got > 0;) {
+    got = read(file.get(), buffer.data(), buffer.size());
+    if (got > 0) text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  for (const Made& made : made_)
+    if (!made.cgroup.holds(text))
+      return fail({ErrorKind::kRefused,
+                   0,
+                   "the sandbox's first process is not in the cgroup " + made.cgroup.name() +
+                       " that was made for it",
+                   "limits",
+                   {}});
+  return {};
+}
+
+void Cgroups::kill() const {
+  for (const Made& made : made_) made.cgroup.kill();
+}
+
+bool Cgroups::has_killed_for_memory() const {
+  // The event comes just before the kill, and sometimes memory is found after all.
+  constexpr int kTries = 50, kPauseMs = 2;
+  for (int i = 0; i < kTries; ++i) {
+    for (const Made& made : made_)
+      if (made.memory && killed_for_memory(made.cgroup)) return true;
+    poll(nullptr, 0, kPauseMs);
+  }
+  return false;
+}
+
+CgroupEvidence Cgroups::evidence() const {
+  CgroupEvidence evidence;
+  for (const Made& made : made_) {
+    if (!made.processes.empty())
+      evidence.forks_refused = made.cgroup.number("pids.events", "max").value_or(0) > 0;
+    if (!made.memory) continue;
+    evidence.out_of_memory = killed_for_memory(made.cgroup);
+    evidence.peak_memory = made.cgroup.number(
+        made.cgroup.version() == 2 ? "memory.peak" : "memory.max_usage_in_bytes");
+  }
+  return evidence;
+}
+
+}  // namespace belljar::launcher
