@@ -1,10 +1,9 @@
 """/proc and /dev: views of the sandbox alone, of which nothing of the kernel's can be written."""
 
-import errno
 import os
 import stat
 
-from harness import TOOLS_STAGED, SandboxTest, as_root, callers, main, not_sanitized
+from harness import TOOLS_STAGED, SandboxTest, as_root, back_ends, main
 
 LIST_PROC = "say(sorted(os.listdir('/proc')))"
 POWERFUL = {"identity": {"inside_uid": 0, "inside_gid": 0},
@@ -129,28 +128,17 @@ class MaskedProc(SandboxTest):
         self.assertIn("/proc is read-only", run.record["degraded"][0]["what"])
         self.check_refused(self.inside(code, before=before), "EPERM", "remedy:")
 
-    @callers("root")
-    @not_sanitized
+    @back_ends("legacy")
     def test_a_weaker_one_is_still_read_only_where_the_policy_wants_that(self):
-        """The kernel's refusal of the whole one is made by failing that one call."""
-        said, what = self.weaken(proc(enforce="prefer", readonly=True))
-        self.assertEqual((said, what), ("EROFS", "/proc is read-only, with processes only"))
-        said, what = self.weaken(proc(enforce="prefer"))
-        self.assertEqual((said, what), ("EROFS", "/proc is read-only"))
-
-    def weaken(self, changes):
-        """What came of a launch in which the first mount of /proc was refused, and what it degraded."""
-        policy, code = self.policy(changes), "echo x > /proc/self/comm && echo open || echo EROFS"
-        for when in range(40, 400):
-            read, write = os.pipe()
-            run = self.sandbox("sh", "-c", code, policy=policy, any_back_end=True, fds=[write],
-                               wrap=[self.tool("fault"), when, errno.EPERM, write])
-            os.close(write)
-            with os.fdopen(read) as pipe:
-                self.assertNotEqual(pipe.read(), "none\n", "no call was the mount of /proc")
-            if run.code == 0 and run.record and run.record["degraded"]:
-                return run.out.strip(), run.record["degraded"][0]["what"].split(":")[0]
-        return self.fail("no call was the mount of /proc")
+        """Here the kernel allows a /proc of processes only, which would do for a writable one."""
+        wrap = [self.tool("without_new_calls"), "ENOSYS+whole_proc"]
+        code = "say([probe_open('/proc/self/comm', os.O_WRONLY), os.path.exists('/proc/sys')])"
+        for readonly, opens, what in ((True, "EROFS", "read-only, with processes only"),
+                                      (False, "open", "with processes only")):
+            run = self.inside(code, policy=proc(enforce="prefer", readonly=readonly), wrap=wrap)
+            self.check_exited(run)
+            self.assertEqual(run.json(), [opens, False], str(run))
+            self.assertIn(f"/proc is {what}:", run.record["degraded"][0]["what"])
 
     @as_root
     def test_a_proc_that_cannot_be_written_refuses_with_what_to_do(self):

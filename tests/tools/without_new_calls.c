@@ -3,15 +3,18 @@
 //
 //   without_new_calls ENOSYS|EPERM[+CALL...] PROGRAM [ARG...]
 //
-// `+CALL` takes more away: close_range, openat2, pidfd_open, statx, or every_exit, which is exit
-// and exit_group. clone3 is always answered with ENOSYS, as container profiles do, because glibc
-// falls back to clone on nothing else; the new mount API with the errno that was asked for.
+// `+CALL` takes more away: close_range, openat2, pidfd_open, statx, every_exit (exit and
+// exit_group), or whole_proc (mounts of a procfs that shows more than processes).
+//
+// clone3 is always answered with ENOSYS, as container profiles do, because glibc falls back to
+// clone on nothing else; the new mount API with the errno that was asked for.
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -49,6 +52,22 @@ static void answer(struct Program* program, unsigned call, unsigned error) {
   add(program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error));
 }
 
+// mount(2) of a procfs without options, read-only or not: the flags that belljar gives it, no data.
+static void refuse_whole_proc(struct Program* program) {
+  const unsigned flags = MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+  const struct sock_filter instructions[] = {
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_mount, 0, 6),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[3])),
+      BPF_STMT(BPF_ALU | BPF_OR | BPF_K, MS_RDONLY),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, flags, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[4])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+  };
+  for (size_t i = 0; i < sizeof instructions / sizeof *instructions; ++i)
+    add(program, instructions[i]);
+}
+
 static int install(const struct Program* program) {
   const struct sock_fprog filter = {program->length, (struct sock_filter*)program->instructions};
   // Root may install a filter as it is, which leaves no_new_privs off as in a privileged service.
@@ -71,6 +90,7 @@ int main(int argc, char** argv) {
     answer(&program, kMountCalls[i], mount_error);
   for (size_t i = 0; i < sizeof kMore / sizeof *kMore; ++i)
     if (strstr(argv[1], kMore[i].name) != NULL) answer(&program, kMore[i].number, ENOSYS);
+  if (strstr(argv[1], "+whole_proc") != NULL) refuse_whole_proc(&program);
   add(&program, (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
   if (install(&program) != 0) {
     perror("without_new_calls: install the filter");
