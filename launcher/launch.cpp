@@ -24,6 +24,7 @@
 #include "launcher/cgroups.hpp"
 #include "launcher/child/child.hpp"
 #include "launcher/failure.hpp"
+#include "launcher/output_relay.hpp"
 #include "launcher/sys/kernel.hpp"
 #include "launcher/sys/proc.hpp"
 #include "launcher/sys/raw.hpp"
@@ -133,7 +134,7 @@ enum class Attempt { kDone, kUnavailable };
 class Launcher {
  public:
   Launcher(const Plan& plan, const policy::Policy& policy, const Host& host, const Events& events)
-      : plan_(plan), policy_(policy), host_(host), events_(events) {}
+      : plan_(plan), policy_(policy), host_(host), events_(events), relay_(plan) {}
 
   Record run() {
     const Clock::time_point begun = Clock::now();
@@ -246,12 +247,14 @@ class Launcher {
   int clone_in_cgroups(Arena& arena) {
     Status entered;
     if (record_.back_end == BackEnd::kLegacy) entered = cgroups_.make_room();
+    if (entered) entered = relay_.divert();
     if (entered) entered = cgroups_.enter();
     if (!entered) own_failure_ = entered.error();
     const int error = !entered                               ? EPERM
                       : record_.back_end == BackEnd::kModern ? clone_modern(arena)
                                                              : fork_legacy(arena);
     Status left = cgroups_.leave();
+    if (Status restored = relay_.restore(); !restored) left = restored;
     if (left && error == 0 && init_.valid()) left = check_cgroups();
     if (!left) own_failure_ = left.error();
     return error;
@@ -380,11 +383,13 @@ class Launcher {
 
   Attempt watch() {
     for (;;) {
-      std::array<pollfd, 4 + TerminalRelay::kPollCount> ready = {
+      constexpr std::size_t kOwn = 4;
+      std::array<pollfd, kOwn + OutputRelay::kPolls + TerminalRelay::kPollCount> ready = {
           {{control_.get(), POLLIN, 0},
            {signals_.get(), POLLIN, 0},
            {init_.get(), POLLIN, 0},
            {cgroups_.memory_event(), POLLIN, 0}}};
+      relay_.wait_for(ready.data() + kOwn);
       const auto relayed = std::span(ready).last<TerminalRelay::kPollCount>();
       std::ranges::copy(terminal_.wanted(), relayed.begin());
       const std::optional<timespec> timeout = time_left();
@@ -401,7 +406,8 @@ class Launcher {
       }
       if (terminal_.active()) terminal_.move(relayed);
       if (ready[1].revents != 0) pass_signal_on();
-      if (ready[3].revents != 0 && memory_ran_out()) return end_for_memory();
+      if (ready[3].revents != 0 && memory_ran_out()) return end_with(Cause::kMemory);
+      if (relay_.move(ready.data() + kOwn)) return end_with(Cause::kOutput);
       if (!heard && ready[2].revents != 0) return ended_silently();
     }
   }
@@ -427,7 +433,9 @@ class Launcher {
     record_.cause = Cause::kWallTime;
     record_.limits.emplace_back("wall_time");
     kill_sandbox();
-    return finish();
+    finish();
+    pass_last_words_on();
+    return Attempt::kDone;
   }
 
   /// An event that no kill followed is over.
@@ -437,14 +445,50 @@ class Launcher {
            cgroups_.has_killed_for_memory();
   }
 
-  /// cgroup v1 has killed one process; the rest must not go on half broken.
-  Attempt end_for_memory() {
+  /// A limit that belljar enforces: kMemory, when cgroup v1 has killed one process and the rest
+  /// must not go on half broken, and kOutput.
+  Attempt end_with(Cause cause) {
     kill_sandbox();
     finish();
+    pass_last_words_on();
     record_.signal = SIGKILL;
-    record_.cause = Cause::kMemory;
+    record_.cause = cause;
+    if (cause == Cause::kOutput) record_.limits.emplace_back("output");
     return Attempt::kDone;
   }
+
+  /// After the end of the sandbox, what is in the pipes still goes to a reader that takes it. False
+  /// when the time is over first. Once belljar has been asked to end, a reader that takes nothing
+  /// for a second is not waited for.
+  bool pass_output_on(std::optional<Clock::time_point> end) {
+    while (relay_.is_open()) {
+      std::array<pollfd, 1 + OutputRelay::kPolls> ready = {{{signals_.get(), POLLIN, 0}}};
+      relay_.wait_for(ready.data() + 1);
+      std::int64_t timeout = was_asked_to_end() ? 1000 : 3'600'000;
+      if (end) {
+        const auto left = std::chrono::ceil<std::chrono::milliseconds>(*end - Clock::now());
+        if (left.count() <= 0) return false;
+        timeout = std::min<std::int64_t>(timeout, left.count());
+      }
+      const int count = poll(ready.data(), ready.size(), static_cast<int>(timeout));
+      if (count == 0 && was_asked_to_end()) return false;
+      if (count <= 0) continue;
+      relay_.move(ready.data() + 1);
+      signalfd_siginfo info{};
+      if (ready[0].revents != 0 && read(signals_.get(), &info, sizeof info) == sizeof info)
+        passed_on_ |= std::uint64_t{1} << info.ssi_signo;
+    }
+    return true;
+  }
+
+  [[nodiscard]] bool was_asked_to_end() const {
+    constexpr std::uint64_t kAsking = std::uint64_t{1} << SIGINT | std::uint64_t{1} << SIGTERM |
+                                      std::uint64_t{1} << SIGHUP | std::uint64_t{1} << SIGQUIT;
+    return (passed_on_ & kAsking) != 0;
+  }
+
+  /// Of a command that was ended: a reader gets a moment for them, not more.
+  void pass_last_words_on() { (void)pass_output_on(Clock::now() + std::chrono::seconds(1)); }
 
   Attempt give_up(const char* what, int error) {
     kill_sandbox();
@@ -658,6 +702,7 @@ class Launcher {
   Attempt ended_silently() {
     kill_sandbox();
     finish();
+    pass_last_words_on();
     if (record_.signal) {
       record_.cause = Cause::kKilled;
       record_.killed_by = "signal";
@@ -681,6 +726,7 @@ class Launcher {
       record_.signal = WTERMSIG(message.status);
       record_.cause = cause_of_signal(message);
     }
+    note_output();
     const bool succeeded = WIFEXITED(message.status) && WEXITSTATUS(message.status) == 0;
     const bool plain = record_.cause == Cause::kExited || record_.cause == Cause::kSignaled;
     if (!succeeded && plain && evidence_.forks_refused) record_.cause = Cause::kProcesses;
@@ -689,6 +735,20 @@ class Launcher {
     if (record_.cause == Cause::kCpuTime || record_.cause == Cause::kFileSize)
       record_.limits.push_back(name);
     return Attempt::kDone;
+  }
+
+  /// The command has ended, and what it wrote may not be with its reader yet.
+  void note_output() {
+    std::optional<Clock::time_point> end;
+    if (policy_.limits.wall_time) end = started_at_ + *policy_.limits.wall_time;
+    const bool all = pass_output_on(end);
+    if (!all && end && Clock::now() >= *end) {
+      record_.cause = Cause::kWallTime;
+      record_.limits.emplace_back("wall_time");
+    }
+    if (!relay_.exceeded()) return;
+    record_.cause = Cause::kOutput;
+    record_.limits.emplace_back("output");
   }
 
   [[nodiscard]] Cause cause_of_signal(const Message& message) {
@@ -760,6 +820,7 @@ class Launcher {
   SignalMask mask_;
   Cgroups cgroups_;
   CgroupEvidence evidence_;
+  OutputRelay relay_;
   Surroundings surroundings_;
   const CreateNamespaces* create_ = nullptr;
   UniqueFd signals_;

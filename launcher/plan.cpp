@@ -26,10 +26,13 @@ std::string flags_text(unsigned flags) {
   return text;
 }
 
+std::string bytes_text(std::uint64_t bytes) {
+  if (bytes % (1U << 20) == 0) return std::to_string(bytes >> 20) + " MiB";
+  return std::to_string(bytes) + " B";
+}
+
 std::string size_text(std::uint64_t bytes, std::uint64_t inodes) {
-  std::string size = std::to_string(bytes) + " B";
-  if (bytes % (1U << 20) == 0) size = std::to_string(bytes >> 20) + " MiB";
-  return size + ", " + std::to_string(inodes) + " files";
+  return bytes_text(bytes) + ", " + std::to_string(inodes) + " files";
 }
 
 std::string namespaces_text(std::uint64_t flags) {
@@ -92,6 +95,10 @@ struct Describe {
     for (const LimitCgroup::Write& write : a.writes)
       files += (files.empty() ? "" : ", ") + write.file;
     return "limit " + a.limit + " to " + a.text + " (" + files + "), and read it back";
+  }
+  std::string operator()(const RelayOutput& a) const {
+    return "pass at most " + bytes_text(a.limit) + " on from " +
+           (a.descriptors.size() == 2 ? "descriptors " : "descriptor ") + list(a.descriptors);
   }
   std::string operator()(const CreateNamespaces& a) const {
     std::string text = "create namespaces: " + namespaces_text(a.flags);

@@ -73,6 +73,12 @@ struct LimitCgroup {
   bool prefer = false;
 };
 
+/// Pipes on these descriptors of the command, of which the launcher passes so many bytes on.
+struct RelayOutput {
+  std::uint64_t limit = 0;
+  std::vector<int> descriptors;
+};
+
 // --- init -------------------------------------------------------------------------------------
 
 /// Maps one id: `inside` is what the sandbox sees, `outside` what the host sees.
@@ -282,9 +288,9 @@ struct Exec {
 };
 
 using StepAction =
-    std::variant<SetGroups, MakeCgroup, LimitCgroup, CreateNamespaces, MapIds, TakeIds, GuardInit,
-                 JoinKeyring, RaiseLoopback, SetHostname, AttachRoot, BindMount, MountTmpfs,
-                 MountProc, MountDev, MakeDirectory, MakeSymlink, MakeFile, MaskPath,
+    std::variant<SetGroups, MakeCgroup, LimitCgroup, RelayOutput, CreateNamespaces, MapIds, TakeIds,
+                 GuardInit, JoinKeyring, RaiseLoopback, SetHostname, AttachRoot, BindMount,
+                 MountTmpfs, MountProc, MountDev, MakeDirectory, MakeSymlink, MakeFile, MaskPath,
                  SettleMountFlags, SealRoot, ForbidUserNamespaces, PivotRoot, OpenTerminal,
                  TakeLandlock, CheckNamespaces, DropCapabilities, CheckInit, ForgetLauncher,
                  NewProcessGroup, SetUmask, SetLimit, NullDescriptor, CloseDescriptors,

@@ -1,5 +1,6 @@
 #include "launcher/record.hpp"
 
+#include <csignal>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -49,6 +50,8 @@ const char* cause_name(Cause cause) {
       return "file_size";
     case Cause::kMemory:
       return "memory";
+    case Cause::kOutput:
+      return "output";
     case Cause::kProcesses:
       return "processes";
     case Cause::kSyscall:
@@ -96,6 +99,8 @@ std::string Record::json() const {
 
 int Record::exit_status() const {
   if (cause == Cause::kWallTime) return 124;
+  // Whether it was killed for it or had just ended by itself is chance.
+  if (cause == Cause::kOutput) return 128 + SIGKILL;
   if (exit_code) return *exit_code;
   if (signal) return 128 + *signal;
   return 125;

@@ -224,6 +224,10 @@ struct Fields<Limits> {
             R"("30s")"),
       field("rlimits", &Limits::rlimits, Rlimits{}, "Limits of each process, soft and hard.",
             R"({"nofile": 256, "as": "2GiB", "cpu": "60s"})"),
+      field("output", &Limits::output, SizeAbove<1>{},
+            "Most bytes on standard output and standard error together. The command then writes "
+            "into pipes, and is ended when it writes more.",
+            R"("10MiB")"),
       field("memory", &Limits::memory, SizeAbove<(std::uint64_t{4} << 20)>{},
             "Most memory of all processes together, their files' cache included. Needs a cgroup.",
             R"("512MiB")"),
@@ -238,7 +242,6 @@ struct Fields<Limits> {
             "made.",
             R"("require")"),
       Reserved{"cpu_time", "Processor time of all processes together."},
-      Reserved{"output", "Bytes of output."},
       Reserved{"disk", "Bytes in the workspace."}};
 };
 

@@ -131,6 +131,7 @@ struct Control {
 [[nodiscard]] const Control* find_control(std::string_view name);
 
 extern const Control kCgroup;
+extern const Control kOutputRelay;
 extern const Control kNamespaces;
 extern const Control kIdentity;
 extern const Control kFilesystem;
