@@ -104,6 +104,17 @@ struct Lower {
     made.b = a.gid;
     return made;
   }
+  std::optional<Op> operator()(const EnterTimeNamespace& a) const {
+    Op made = op(OpCode::kEnterTime);
+    if (const std::string lines = time_offset_lines(a); !lines.empty())
+      made.s0 = builder.text(lines);
+    const auto nanoseconds = [](std::chrono::milliseconds value) {
+      return static_cast<std::uint64_t>(std::chrono::nanoseconds(value).count());
+    };
+    made.a = nanoseconds(a.monotonic);
+    made.b = nanoseconds(a.boottime);
+    return made;
+  }
   std::optional<Op> operator()(const GuardInit&) const { return op(OpCode::kGuardInit); }
   std::optional<Op> operator()(const JoinKeyring&) const { return op(OpCode::kJoinKeyring); }
   std::optional<Op> operator()(const RaiseLoopback&) const { return op(OpCode::kRaiseLoopback); }
@@ -306,6 +317,21 @@ struct Lower {
 
 std::string map_line(std::uint32_t inside, std::uint32_t outside) {
   return std::to_string(inside) + " " + std::to_string(outside) + " 1";
+}
+
+std::string time_offset_lines(const EnterTimeNamespace& action) {
+  std::string lines;
+  const auto add = [&lines](const char* clock, std::chrono::milliseconds offset) {
+    if (offset.count() == 0) return;
+    // The kernel takes no negative nanoseconds.
+    const auto seconds = std::chrono::floor<std::chrono::seconds>(offset);
+    const std::chrono::nanoseconds rest = offset - seconds;
+    lines += std::string(clock) + " " + std::to_string(seconds.count()) + " " +
+             std::to_string(rest.count()) + "\n";
+  };
+  add("monotonic", action.monotonic);
+  add("boottime", action.boottime);
+  return lines;
 }
 
 const char* back_end_name(BackEnd back_end) {

@@ -29,6 +29,9 @@ struct Surroundings {
 /// A line of a uid_map or gid_map for one id (man 7 user_namespaces).
 [[nodiscard]] std::string map_line(std::uint32_t inside, std::uint32_t outside);
 
+/// The text of a timens_offsets file (man 7 time_namespaces). Empty when both are zero.
+[[nodiscard]] std::string time_offset_lines(const EnterTimeNamespace& action);
+
 /// A relocatable image (image.hpp): same plan and surroundings, same bytes.
 [[nodiscard]] std::vector<std::byte> compile(const Plan& plan, const Surroundings& surroundings);
 

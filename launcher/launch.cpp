@@ -318,11 +318,30 @@ class Launcher {
       error = write_file(directory + "/uid_map", map_line(map->uid_inside, map->uid_outside));
     if (error == 0)
       error = write_file(directory + "/gid_map", map_line(map->gid_inside, map->gid_outside));
+    return error == 0 ? let_go_on() : error;
+  }
+
+  /// What the child waits for is done. 0, or the errno.
+  int let_go_on() {
     Message go;
     go.kind = MessageKind::kGo;
-    if (error == 0 && ::send(control_.get(), &go, sizeof go, MSG_NOSIGNAL) != sizeof go)
-      error = errno;
-    return error;
+    return ::send(control_.get(), &go, sizeof go, MSG_NOSIGNAL) == sizeof go ? 0 : errno;
+  }
+
+  /// The offsets of init's time namespace, which only the owner of its user namespace may write.
+  std::optional<Attempt> move_clocks() {
+    Message message;
+    message.step = step_of<EnterTimeNamespace>();
+    if (message.step < 0) return ended_silently();
+    const auto& step = plan_.steps[static_cast<std::size_t>(message.step)];
+    sys::SessionCredentials session(host_.uid, host_.gid, host_.capabilities);
+    if (act_as_session(session))
+      message.error = write_file(std::to_string(init_pid_) + "/timens_offsets",
+                                 time_offset_lines(std::get<EnterTimeNamespace>(step.action)));
+    if (!session.leave()) std::abort();
+    if (own_failure_) return cannot_act();
+    if (message.error == 0) message.error = let_go_on();
+    return message.error == 0 ? std::nullopt : std::optional(failed(message));
   }
 
   static int write_file(const std::string& path, const std::string& text) {
@@ -591,7 +610,10 @@ class Launcher {
         message.kind == MessageKind::kHelper || message.kind == MessageKind::kNeedMaps;
     if (helper_ > 0 && !is_helpers) {
       early_.push_back(message);
-      return std::nullopt;
+      // Init waits for an answer, and would for long if its helper has died without naming it.
+      const bool orphaned =
+          message.kind == MessageKind::kNeedTime && helper_is_gone() && !has_message();
+      return orphaned ? std::optional(ended_silently()) : std::nullopt;
     }
     return handle(message);
   }
@@ -614,6 +636,8 @@ class Launcher {
     switch (message.kind) {
       case MessageKind::kNeedMaps:
         return map_helper();
+      case MessageKind::kNeedTime:
+        return move_clocks();
       case MessageKind::kHelper:
         return adopt(message.pid);
       case MessageKind::kFailed:
@@ -659,6 +683,13 @@ class Launcher {
     }
     kill(pid, SIGKILL);
     return give_up("open a descriptor of the sandbox's init", EMFILE);
+  }
+
+  /// Waits for the end of the helper, which is near unless somebody has stopped it.
+  [[nodiscard]] bool helper_is_gone() const {
+    siginfo_t info{};
+    const int rc = waitid(P_PID, static_cast<id_t>(helper_), &info, WEXITED | WSTOPPED | WNOWAIT);
+    return rc == 0 && info.si_code != CLD_STOPPED;
   }
 
   void reap_helper() {

@@ -114,6 +114,13 @@ struct Describe {
   std::string operator()(const TakeIds& a) const {
     return "become uid " + std::to_string(a.uid) + ", gid " + std::to_string(a.gid);
   }
+  std::string operator()(const EnterTimeNamespace& a) const {
+    const auto offset = [](std::chrono::milliseconds value) {
+      return (value.count() < 0 ? "" : "+") + std::to_string(value.count()) + " ms";
+    };
+    return "enter an own time namespace (monotonic " + offset(a.monotonic) + ", boottime " +
+           offset(a.boottime) + "), and read it back";
+  }
   std::string operator()(const GuardInit&) const {
     return "tie init to belljar: death signal, own session, not dumpable";
   }

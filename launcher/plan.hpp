@@ -7,6 +7,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -91,6 +92,13 @@ struct MapIds {
 struct TakeIds {
   uid_t uid = 0;
   gid_t gid = 0;
+};
+
+/// An own time namespace whose clocks are ahead of the host's by these offsets. Read back by its
+/// inode and by the clocks.
+struct EnterTimeNamespace {
+  std::chrono::milliseconds monotonic{};
+  std::chrono::milliseconds boottime{};
 };
 
 /// Ends with the launcher: a death signal, a session of its own, not dumpable for good.
@@ -289,12 +297,13 @@ struct Exec {
 
 using StepAction =
     std::variant<SetGroups, MakeCgroup, LimitCgroup, RelayOutput, CreateNamespaces, MapIds, TakeIds,
-                 GuardInit, JoinKeyring, RaiseLoopback, SetHostname, AttachRoot, BindMount,
-                 MountTmpfs, MountProc, MountDev, MakeDirectory, MakeSymlink, MakeFile, MaskPath,
-                 SettleMountFlags, SealRoot, ForbidUserNamespaces, PivotRoot, OpenTerminal,
-                 TakeLandlock, CheckNamespaces, DropCapabilities, CheckInit, ForgetLauncher,
-                 NewProcessGroup, SetUmask, SetLimit, NullDescriptor, CloseDescriptors,
-                 ChangeDirectory, SetNoNewPrivileges, InstallFilter, CheckPayload, Exec>;
+                 EnterTimeNamespace, GuardInit, JoinKeyring, RaiseLoopback, SetHostname, AttachRoot,
+                 BindMount, MountTmpfs, MountProc, MountDev, MakeDirectory, MakeSymlink, MakeFile,
+                 MaskPath, SettleMountFlags, SealRoot, ForbidUserNamespaces, PivotRoot,
+                 OpenTerminal, TakeLandlock, CheckNamespaces, DropCapabilities, CheckInit,
+                 ForgetLauncher, NewProcessGroup, SetUmask, SetLimit, NullDescriptor,
+                 CloseDescriptors, ChangeDirectory, SetNoNewPrivileges, InstallFilter, CheckPayload,
+                 Exec>;
 
 struct Step {
   Side side = Side::kInit;

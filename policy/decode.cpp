@@ -176,6 +176,14 @@ void check_whole(Reader& reader, const Node& node, Filesystem& filesystem) {
   reader.error(root->key_place, "only a bind can be mounted at \"/\"");
 }
 
+void check_whole(Reader& reader, const Node& node, Namespaces& spaces) {
+  const Member* offsets = node.find("time_offsets");
+  const bool any = spaces.time_offsets.monotonic || spaces.time_offsets.boottime;
+  if (offsets == nullptr || !any || spaces.time == NamespaceMode::kNew) return;
+  const Reader::Scope scope(reader, "time_offsets");
+  reader.error(offsets->key_place, "the host's clocks cannot be moved; make \"time\" \"new\"");
+}
+
 void check_whole(Reader& reader, const Node& node, Policy& policy) {
   if (!policy.identity.hostname || policy.namespaces.uts == NamespaceMode::kNew) return;
   const Member& hostname = *node.find("identity")->value.find("hostname");

@@ -71,6 +71,17 @@ struct Fields<Identity> {
 };
 
 template <>
+struct Fields<TimeOffsets> {
+  static constexpr std::string_view kExample = R"({"boottime": "-30s"})";
+  static constexpr auto kTable =
+      std::tuple{field("monotonic", &TimeOffsets::monotonic, SignedDuration{},
+                       "How far CLOCK_MONOTONIC is ahead of the host's.", R"("1h")"),
+                 field("boottime", &TimeOffsets::boottime, SignedDuration{},
+                       "How far CLOCK_BOOTTIME, and with it the uptime, is ahead of the host's.",
+                       R"("-30s")")};
+};
+
+template <>
 struct Fields<Namespaces> {
   static constexpr std::string_view kExample = R"({"cgroup": "shared"})";
   using Mode = OneOf<NamespaceMode>;
@@ -81,9 +92,12 @@ struct Fields<Namespaces> {
       field("ipc", &Namespaces::ipc, Mode{}, "System V IPC and POSIX queues.", R"("new")"),
       field("uts", &Namespaces::uts, Mode{}, "Host name.", R"("new")"),
       field("cgroup", &Namespaces::cgroup, Mode{}, "View of the cgroup tree.", R"("new")"),
+      field("time", &Namespaces::time, Mode{}, "Boot and monotonic clocks; shared when absent.",
+            R"("new")"),
+      field("time_offsets", &Namespaces::time_offsets, Section<TimeOffsets>{},
+            "Offsets of the clocks; needs a new time.", Fields<TimeOffsets>::kExample),
       field("nested_user", &Namespaces::nested_user, Boolean{},
-            "May programs inside create user namespaces of their own?", "false"),
-      Reserved{"time", "Boot and monotonic clocks."}};
+            "May programs inside create user namespaces of their own?", "false")};
 };
 
 constexpr Cases mount_case(MountType type) { return 1U << static_cast<unsigned>(type); }

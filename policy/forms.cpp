@@ -217,6 +217,16 @@ bool WallTime::read(Reader& reader, const Node& node, std::chrono::milliseconds&
   return reader.error(node.place, "0 never means unlimited; leave wall_time out for no limit");
 }
 
+bool SignedDuration::read(Reader& reader, const Node& node, std::chrono::milliseconds& out) {
+  if (!is_string(node)) return reader.expected(node, "a duration such as \"1h\" or \"-30s\"");
+  const bool negative = node.text.starts_with('-');
+  const Parsed<std::chrono::milliseconds> duration =
+      parse_duration(std::string_view(node.text).substr(negative ? 1 : 0));
+  if (!duration) return reader.error(node.place, duration.error());
+  out = negative ? -*duration : *duration;
+  return true;
+}
+
 bool MountSource::read(Reader& reader, const Node& node, std::string& out) {
   if (!is_string(node) || node.text.empty()) return reader.expected(node, "a path");
   out = node.text;

@@ -159,6 +159,10 @@ struct Processors {
 struct WallTime {
   static bool read(Reader& reader, const Node& node, std::chrono::milliseconds& out);
 };
+/// "1h", "-30s".
+struct SignedDuration {
+  static bool read(Reader& reader, const Node& node, std::chrono::milliseconds& out);
+};
 /// What a bind or a symlink points at. Which of both is known only when the mount is complete.
 struct MountSource {
   static bool read(Reader& reader, const Node& node, std::string& out);

@@ -58,6 +58,12 @@ struct Identity {
 
 enum class NamespaceMode { kNew, kShared };
 
+/// What the clocks of an own time namespace show, relative to the host's.
+struct TimeOffsets {
+  std::optional<std::chrono::milliseconds> monotonic;
+  std::optional<std::chrono::milliseconds> boottime;
+};
+
 struct Namespaces {
   NamespaceMode user = NamespaceMode::kNew;
   NamespaceMode mount = NamespaceMode::kNew;
@@ -65,6 +71,8 @@ struct Namespaces {
   NamespaceMode ipc = NamespaceMode::kNew;
   NamespaceMode uts = NamespaceMode::kNew;
   NamespaceMode cgroup = NamespaceMode::kNew;
+  NamespaceMode time = NamespaceMode::kShared;
+  TimeOffsets time_offsets;  ///< Only with a new `time`.
   bool nested_user = false;  ///< May the payload create user namespaces of its own?
 };
 

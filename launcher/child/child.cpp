@@ -33,6 +33,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <ctime>
 
 #include "launcher/plan_modes.hpp"
 #include "launcher/sys/kernel.hpp"
@@ -995,12 +996,8 @@ int do_settle_mount_flags(Child& child) noexcept {
 // ------------------------------------------------------------------------------------------------
 // Identity, namespaces, privileges
 
-/// A privileged launcher writes the maps: for its child to do so it would have to be dumpable, and
-/// any process of the session's uid on the host, which owns the new namespace, could look into it
-/// then.
-int wait_for_maps(Child& child) noexcept {
-  // Our copy of the launcher's end would keep its death from being told by the end of file.
-  raw(SYS_close, child.arena.launchers_control);
+/// Until the launcher has written what it was asked for.
+int wait_for_go(Child& child) noexcept {
   for (;;) {
     Message message;
     const long got =
@@ -1009,6 +1006,15 @@ int wait_for_maps(Child& child) noexcept {
     if (got <= 0) leave(125);  // The lifeline.
     if (got == sizeof message && message.kind == MessageKind::kGo) return 0;
   }
+}
+
+/// A privileged launcher writes the maps: for its child to do so it would have to be dumpable, and
+/// any process of the session's uid on the host, which owns the new namespace, could look into it
+/// then.
+int wait_for_maps(Child& child) noexcept {
+  // Our copy of the launcher's end would keep its death from being told by the end of file.
+  raw(SYS_close, child.arena.launchers_control);
+  return wait_for_go(child);
 }
 
 int do_map_ids(Child& child, const Op& op) noexcept {
@@ -1023,6 +1029,71 @@ int do_take_ids(const Op& op) noexcept {
   long rc = raw(SYS_setresgid, op.b, op.b, op.b);
   if (rc >= 0) rc = raw(SYS_setresuid, op.a, op.a, op.a);
   return static_cast<int>(rc);
+}
+
+constexpr std::uint64_t kNewTime = 0x80;  // CLONE_NEWTIME
+
+struct Clocks {
+  std::int64_t monotonic = 0;  ///< Nanoseconds.
+  std::int64_t boottime = 0;
+  std::uint64_t inode = 0;
+
+  int read(const Child& child) noexcept {
+    constexpr std::int64_t kSecond = 1'000'000'000;
+    timespec now[2];
+    struct stat about;
+    long rc = raw(SYS_clock_gettime, CLOCK_MONOTONIC, &now[0]);
+    if (rc >= 0) rc = raw(SYS_clock_gettime, CLOCK_BOOTTIME, &now[1]);
+    if (rc >= 0) rc = raw(SYS_newfstatat, child.arena.proc, "self/ns/time", &about, 0);
+    if (rc < 0) return static_cast<int>(rc);
+    monotonic = now[0].tv_sec * kSecond + now[0].tv_nsec;
+    boottime = now[1].tv_sec * kSecond + now[1].tv_nsec;
+    inode = about.st_ino;
+    return 0;
+  }
+};
+
+/// The offsets can be written until the first process is in the namespace. The launcher does it
+/// where init is not dumpable and so not the owner of its own files in /proc.
+int write_time_offsets(Child& child, const Op& op) noexcept {
+  if (op.s0 == 0) return 0;
+  if (!child.image.privileged)
+    return write_at(child.arena.proc, "self/timens_offsets", child.text(op.s0));
+  Message message;
+  message.kind = MessageKind::kNeedTime;
+  const int sent = send(child, message);
+  return sent < 0 ? sent : wait_for_go(child);
+}
+
+/// Whether a clock has moved by `offset` and no more than the little time that has gone by.
+bool has_moved(std::int64_t before, std::int64_t after, std::uint64_t offset) noexcept {
+  constexpr std::int64_t kPatience = 60'000'000'000;
+  const std::int64_t passed = after - before - static_cast<std::int64_t>(offset);
+  return passed >= 0 && passed <= kPatience;
+}
+
+/// clone3 would enter the new namespace at once, with the offsets at zero for good. So init makes
+/// one for its children and joins it: a payload that shares its memory could not be born into
+/// another one.
+int do_enter_time(Child& child, const Op& op) noexcept {
+  Clocks before, after;
+  long rc = before.read(child);
+  if (rc >= 0) rc = raw(SYS_unshare, kNewTime);
+  if (rc >= 0) rc = write_time_offsets(child, op);
+  if (rc >= 0)
+    rc = raw(SYS_openat, child.arena.proc, "self/ns/time_for_children", O_RDONLY | O_CLOEXEC, 0);
+  if (rc < 0) return static_cast<int>(rc);
+  const int fd = static_cast<int>(rc);
+  rc = raw(SYS_setns, fd, kNewTime);
+  close_fd(fd);
+  if (rc >= 0) rc = after.read(child);
+  if (rc < 0) return static_cast<int>(rc);
+  if (before.inode == after.inode) return fail_read_back(child, "self/ns/time");
+  if (!has_moved(before.monotonic, after.monotonic, op.a))
+    return fail_read_back(child, "CLOCK_MONOTONIC");
+  if (!has_moved(before.boottime, after.boottime, op.b))
+    return fail_read_back(child, "CLOCK_BOOTTIME");
+  return 0;
 }
 
 /// After the last change of ids, which would clear the death signal again. Nothing can trace or
@@ -1744,6 +1815,8 @@ int do_exec(Child& child, const Op& op) noexcept {
       return child.image.legacy ? 0 : do_map_ids(child, op);
     case OpCode::kTakeIds:
       return do_take_ids(op);
+    case OpCode::kEnterTime:
+      return do_enter_time(child, op);
     case OpCode::kGuardInit:
       return do_guard_init();
     case OpCode::kJoinKeyring:

@@ -8,8 +8,9 @@ namespace belljar::launcher {
 
 enum class OpCode : std::uint16_t {
   // Carried out by init.
-  kMapIds,   ///< s0 uid_map, s1 gid_map; a privileged launcher writes them itself
-  kTakeIds,  ///< a uid, b gid
+  kMapIds,     ///< s0 uid_map, s1 gid_map; a privileged launcher writes them itself
+  kTakeIds,    ///< a uid, b gid
+  kEnterTime,  ///< s0 offsets or none, a monotonic, b boottime, in nanoseconds
   kGuardInit,
   kJoinKeyring,
   kRaiseLoopback,
@@ -130,8 +131,9 @@ enum class MessageKind : std::uint32_t {
   kEnded,     ///< With wait status `status`; `usage` of the payload's own process.
   kTerminal,  ///< Beside it, the terminal's two ends, master first.
   kNeedMaps,  ///< Legacy back end, privileged: the helper has unshared and waits.
+  kNeedTime,  ///< Privileged: init waits for the offsets of its time namespace.
   // From the launcher:
-  kGo,      ///< The id maps are written.
+  kGo,      ///< What was waited for is written.
   kSignal,  ///< Send signal `status` to the payload's process group.
 };
 

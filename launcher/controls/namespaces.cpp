@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 
 #include "launcher/controls/control.hpp"
 
@@ -11,6 +12,7 @@ namespace belljar::launcher {
 namespace {
 
 using policy::NamespaceMode;
+using namespace std::chrono_literals;
 
 /// In a child, so that a door that stands open changes nothing for the prober.
 int in_child(int (*attempt)()) {
@@ -64,6 +66,12 @@ Status plan(PlanBuilder& builder) {
               CreateNamespaces{namespace_flags(builder.policy), builder.host.privileged(),
                                builder.ids.uid, builder.ids.gid},
               "namespaces");
+  // Before init ceases to be dumpable, and so the owner of its files in /proc.
+  if (spaces.time == NamespaceMode::kNew)
+    builder.add(Phase::kGuard,
+                EnterTimeNamespace{spaces.time_offsets.monotonic.value_or(0ms),
+                                   spaces.time_offsets.boottime.value_or(0ms)},
+                "namespaces.time");
   builder.add(Phase::kGuard, GuardInit{});
   builder.add(Phase::kGuard, JoinKeyring{});
   if (spaces.nested_user && filter_forbids_them(builder.policy.syscalls))
@@ -84,12 +92,27 @@ Status read_back(PlanBuilder& builder) {
   return {};
 }
 
-std::vector<Requirement> require(const policy::Policy&, const Host&) {
-  return {{"user namespaces for the session's uid", "namespaces.user"},
-          {"a mounted /proc, for the id maps", "namespaces.user"}};
+std::vector<Requirement> require(const policy::Policy& policy, const Host&) {
+  std::vector<Requirement> needed = {{"user namespaces for the session's uid", "namespaces.user"},
+                                     {"a mounted /proc, for the id maps", "namespaces.user"}};
+  if (policy.namespaces.time == NamespaceMode::kNew)
+    needed.push_back({"time namespaces (Linux 5.6, CONFIG_TIME_NS)", "namespaces.time"});
+  return needed;
+}
+
+std::string time_remedy(int error) {
+  if (error == EINVAL)
+    return "this kernel has no time namespaces (Linux 5.6, CONFIG_TIME_NS); make namespaces.time "
+           "\"shared\"";
+  if (error == ERANGE)
+    return "the clock would be below zero: this host has not been up for as long as the offset "
+           "goes back";
+  return {};
 }
 
 std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&) {
+  if (std::holds_alternative<EnterTimeNamespace>(failed.step->action))
+    return time_remedy(failed.sys_errno);
   if (!std::holds_alternative<CreateNamespaces>(failed.step->action)) return {};
   switch (failed.sys_errno) {
     case ENOSPC:

@@ -51,6 +51,9 @@ class Allocation(SandboxTest):
         policy = {"identity": {"hostname": "jar", "umask": "027", "inside_uid": 0, "inside_gid": 0},
                   "filesystem": {"mounts": mounts, "home": "private",
                                  "mask": {"/usr/share": "x", "/data/sub": "x"}},
+                  "namespaces": {"time": "new", "time_offsets": {"boottime": "1h", "monotonic": "-1500ms"}},
+                  "landlock": {"filesystem": True, "scopes": ["abstract_unix_socket", "signal"],
+                               "bind_tcp": [80], "connect_tcp": []},
                   "capabilities": ["NET_BIND_SERVICE"], "io": {"stdin": "null"},
                   "limits": {"rlimits": {"nofile": 64, "core": "0B"}, "wall_time": "10s"},
                   "syscalls": {"base": "agent@1", "rules": {"sync": "EPERM"}}}

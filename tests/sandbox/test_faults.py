@@ -26,6 +26,8 @@ class Faults(SandboxTest):
         self.policy_path = self.policy({
             "identity": {"hostname": "jar", "umask": "027"}, "io": {"stdin": "null"},
             "limits": {"rlimits": {"nofile": 100, "core": "0B"}},
+            "namespaces": {"time": "new", "time_offsets": {"boottime": "1h"}},
+            "landlock": {"filesystem": True, "scopes": ["abstract_unix_socket", "signal"], "bind_tcp": [80]},
             "filesystem": {"mounts": mounts, "mask": mask}})
 
     def launch(self, when, action, command="/tools/state"):

@@ -65,3 +65,11 @@ TEST_CASE("an id map is one line for one id") {
   }
   CHECK(seen);
 }
+
+TEST_CASE("the offsets of clocks are written as the kernel takes them") {
+  using std::chrono::milliseconds;
+  CHECK(time_offset_lines({}).empty());
+  CHECK(time_offset_lines({milliseconds(1500), milliseconds(-30'000)}) ==
+        "monotonic 1 500000000\nboottime -30 0\n");
+  CHECK(time_offset_lines({milliseconds(-1), milliseconds(0)}) == "monotonic -1 999000000\n");
+}

@@ -47,8 +47,24 @@ TEST_CASE("keys of the design that are not enforced are refused wherever they ar
   for (const char* key : {"dns", "publish", "allow", "deny"}) {
     CHECK(first_message("\"network\":{\"" + std::string(key) + "\":[]}") == kRefused);
   }
-  CHECK(first_message(R"("namespaces":{"time":"new"})") == kRefused);
   CHECK(first_message(R"("vars":null)") == kRefused);
+}
+
+TEST_CASE("time is shared unless it is new, and only a new one has offsets") {
+  using std::chrono::milliseconds;
+  CHECK(load_body(R"("name":"x")").namespaces.time == NamespaceMode::kShared);
+  const Namespaces spaces = load_body(R"("namespaces":{"time":"new",
+      "time_offsets":{"monotonic":"-1500ms","boottime":"1d"}})")
+                                .namespaces;
+  CHECK(spaces.time == NamespaceMode::kNew);
+  CHECK(spaces.time_offsets.monotonic == milliseconds(-1500));
+  CHECK(spaces.time_offsets.boottime == milliseconds(86'400'000));
+  CHECK(first_message(R"("namespaces":{"time_offsets":{"boottime":"1s"}})") ==
+        "the host's clocks cannot be moved; make \"time\" \"new\"");
+  CHECK(first_message(R"("namespaces":{"time":"new","time_offsets":{"boottime":5}})") ==
+        "expected a duration such as \"1h\" or \"-30s\", got the number 5");
+  CHECK(first_message(R"("namespaces":{"time":"new","time_offsets":{"realtime":"1s"}})")
+            .starts_with("unknown key"));
 }
 
 TEST_CASE("landlock is off until something is asked for") {
