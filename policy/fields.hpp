@@ -225,7 +225,7 @@ struct Fields<Landlock> {
       field("bind_tcp", &Landlock::bind_tcp, SetOf<PortNumber>{},
             "TCP ports that can be bound, 0 for any free one; all when absent.", "[8080]"),
       field("connect_tcp", &Landlock::connect_tcp, SetOf<PortNumber>{},
-            "TCP ports that can be connected to; all when absent. Not UDP, not MPTCP.", "[443]"),
+            "TCP ports that can be connected to; all when absent. Not UDP.", "[443]"),
       field("enforce", &Landlock::enforce, OneOf<Enforce>{},
             "Whether a kernel that lacks some of it refuses the launch.", R"("prefer")")};
 };

@@ -161,6 +161,9 @@ extern const Control kCommand;
 /// The cgroup controllers that the policy's limits need.
 [[nodiscard]] std::vector<std::string> cgroup_controllers(const policy::Limits& limits);
 
+/// Whether the payload gets a system call filter.
+[[nodiscard]] bool has_filter(const policy::Policy& policy);
+
 /// Bits of the policy's capabilities by kernel number (policy/names.hpp).
 [[nodiscard]] std::uint64_t capability_bits(const policy::Policy& policy);
 

@@ -78,8 +78,7 @@ Status read_back(PlanBuilder& builder) {
   check.gid = inside_gid(builder);
   check.umask = identity.umask;
   check.capabilities = capability_bits(builder.policy);
-  check.filtered = builder.policy.syscalls.base != policy::SyscallBase::kNone ||
-                   builder.policy.syscalls.default_action || !builder.policy.syscalls.rules.empty();
+  check.filtered = has_filter(builder.policy);
   if (builder.host.privileged())
     check.groups = std::vector<gid_t>(identity.groups.begin(), identity.groups.end());
   builder.add(Phase::kReadBack, check);

@@ -68,8 +68,34 @@ std::string describe_set(const policy::Syscalls& syscalls) {
   return text;
 }
 
+/// Landlock looks at connect and bind of plain TCP only. What makes a connection without them, or
+/// with a socket that carries TCP under another name, gets the error after which programs go on
+/// with plain TCP.
+std::vector<Refinement> refinements_for(const policy::Landlock& landlock) {
+  using policy::Compare;
+  constexpr std::uint64_t kFastOpen = 0x20000000;                     // MSG_FASTOPEN
+  constexpr std::uint64_t kMptcp = 262, kSmc = 256, kSmcFamily = 43;  // IPPROTO_*, AF_SMC
+  std::vector<Refinement> needed;
+  if (!landlock.bind_tcp && !landlock.connect_tcp) return needed;
+  const SeccompAction no_protocol{policy::SyscallAction::Kind::kErrno, EPROTONOSUPPORT};
+  needed.push_back({"socket",
+                    no_protocol,
+                    {{{0, Compare::kEqual, {}, kSmcFamily}},
+                     {{2, Compare::kEqual, {}, kMptcp}},
+                     {{2, Compare::kEqual, {}, kSmc}}}});
+  if (!landlock.connect_tcp) return needed;
+  const SeccompAction no_fast_open{policy::SyscallAction::Kind::kErrno, EOPNOTSUPP};
+  constexpr std::pair<std::string_view, unsigned> kFlags[] = {
+      {"sendto", 3}, {"sendmsg", 2}, {"sendmmsg", 3}};
+  for (const auto& [call, argument] : kFlags)
+    needed.push_back({call, no_fast_open, {{{argument, Compare::kEqual, kFastOpen, kFastOpen}}}});
+  return needed;
+}
+
 Status plan(PlanBuilder& builder) {
-  std::optional<SeccompFilter> filter = BELLJAR_TRY(seccomp_program(builder.policy.syscalls));
+  const std::vector<Refinement> refinements = refinements_for(builder.policy.landlock);
+  std::optional<SeccompFilter> filter =
+      BELLJAR_TRY(seccomp_program(builder.policy.syscalls, refinements));
   std::string absent;
   for (const std::string& name : absent_calls(builder.policy.syscalls))
     absent += (absent.empty() ? "" : ", ") + name;
@@ -81,18 +107,16 @@ Status plan(PlanBuilder& builder) {
     builder.degrade(what);
     builder.notes.push_back(what + ", which is for making a policy and confines nothing");
   }
-  if (filter)
-    builder.add(Phase::kFilter,
-                InstallFilter{describe_set(builder.policy.syscalls), std::move(*filter)},
-                "syscalls");
+  if (filter) {
+    std::string set = describe_set(builder.policy.syscalls);
+    if (!refinements.empty()) set += " and what Landlock's TCP rules need";
+    builder.add(Phase::kFilter, InstallFilter{std::move(set), std::move(*filter)}, "syscalls");
+  }
   return {};
 }
 
 std::vector<Requirement> require(const policy::Policy& policy, const Host&) {
-  const policy::Syscalls& syscalls = policy.syscalls;
-  const bool none = syscalls.base == policy::SyscallBase::kNone && syscalls.rules.empty() &&
-                    !syscalls.default_action;
-  if (none) return {};
+  if (!has_filter(policy)) return {};
   return {{"seccomp filters (CONFIG_SECCOMP_FILTER)", "syscalls"}};
 }
 
@@ -103,6 +127,12 @@ std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&)
 }
 
 }  // namespace
+
+bool has_filter(const policy::Policy& policy) {
+  const policy::Syscalls& syscalls = policy.syscalls;
+  return syscalls.base != policy::SyscallBase::kNone || syscalls.default_action ||
+         !syscalls.rules.empty() || !refinements_for(policy.landlock).empty();
+}
 
 const Control kSeccomp = {"seccomp",
                           "the payload makes only the system calls of its set (read back "

@@ -38,6 +38,14 @@ Status apply_rule(Verdicts& verdicts, const std::string& name, const policy::Sys
   return {};
 }
 
+Status refine(Verdicts& verdicts, const Refinement& refinement) {
+  const int number = BELLJAR_TRY(resolve_syscall(refinement.call));
+  const auto [call, added] =
+      verdicts.calls.try_emplace(number, CallVerdict{{}, verdicts.default_action});
+  call->second.clauses.insert(call->second.clauses.begin(), {refinement.action, refinement.when});
+  return {};
+}
+
 // Architectures and x32 stay refused: their numbers mean other calls.
 void only_log(SeccompAction& action) {
   if (action.kind != policy::SyscallAction::Kind::kAllow)
@@ -63,9 +71,10 @@ std::vector<std::string> absent_calls(const policy::Syscalls& syscalls) {
   return absent;
 }
 
-Result<std::optional<SeccompFilter>> seccomp_program(const policy::Syscalls& syscalls) {
+Result<std::optional<SeccompFilter>> seccomp_program(const policy::Syscalls& syscalls,
+                                                     std::span<const Refinement> refinements) {
   const bool logs = syscalls.mode == policy::SyscallMode::kLog;
-  const bool plain = syscalls.rules.empty() && !syscalls.default_action;
+  const bool plain = syscalls.rules.empty() && !syscalls.default_action && refinements.empty();
   if (plain && (!logs || syscalls.base == policy::SyscallBase::kNone)) {
     const std::span<const sock_filter> built_in = embedded_filter(syscalls.base);
     return built_in.empty() ? std::nullopt : std::optional(SeccompFilter(built_in));
@@ -73,6 +82,7 @@ Result<std::optional<SeccompFilter>> seccomp_program(const policy::Syscalls& sys
   Verdicts verdicts = base_verdicts(syscalls.base);
   if (syscalls.default_action) verdicts.default_action = plain_action(*syscalls.default_action);
   for (const auto& [name, rule] : syscalls.rules) BELLJAR_CHECK(apply_rule(verdicts, name, rule));
+  for (const Refinement& refinement : refinements) BELLJAR_CHECK(refine(verdicts, refinement));
   if (logs) only_log(verdicts);
   Result<SeccompProgram> program = compile_filter(verdicts);
   if (!program) return fail_at(std::move(program).error(), "syscalls");

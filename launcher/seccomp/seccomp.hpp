@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,12 +15,19 @@
 
 namespace belljar::launcher {
 
+/// A verdict that another control needs on one call, before whatever the policy says of it.
+struct Refinement {
+  std::string_view call;
+  SeccompAction action;
+  std::vector<std::vector<policy::ArgumentTest>> when;
+};
+
 /// The filter that a policy asks for: one of the built-in arrays when it only names a base, else a
 /// program compiled here (milliseconds; allocates; never in a child). nullopt when nothing is
-/// filtered at all: base `none` without rules and default.
+/// filtered at all: base `none` without rules, default and refinements.
 /// kInvalid: an unknown name or an impossible test, `where` naming the rule.
 [[nodiscard]] Result<std::optional<SeccompFilter>> seccomp_program(
-    const policy::Syscalls& syscalls);
+    const policy::Syscalls& syscalls, std::span<const Refinement> refinements = {});
 
 /// The names among a policy's rules that only other architectures know: their rules do nothing
 /// here.

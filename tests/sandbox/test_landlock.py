@@ -200,6 +200,25 @@ class Ports(SandboxTest):
         none = self.inside(code, policy=loopback(bind_tcp=[0], connect_tcp=[]))
         self.assertEqual(none.json(), ["open", "EACCES", "EACCES", "EACCES", "EACCES"], str(none))
 
+    def test_tcp_by_another_name_does_not_go_by_the_rules(self):
+        """Landlock sees neither Fast Open (ENOTSUP is EOPNOTSUPP) nor MPTCP: the filter refuses them."""
+        code = """
+            server = socket.socket()
+            server.bind(('127.0.0.1', 8080))
+            server.listen()
+            fast_open = lambda: socket.socket().sendto(b'x', 0x20000000, ('127.0.0.1', 8080))
+            message = lambda: socket.socket().sendmsg([b'x'], [], 0x20000000, ('127.0.0.1', 8080))
+            mptcp = lambda: socket.socket(socket.AF_INET, socket.SOCK_STREAM, 262)
+            pair = socket.socketpair()
+            say([attempt(fast_open), attempt(message), attempt(mptcp), pair[0].send(b'x'), pair[0].sendmsg([b'x'])])
+        """
+        for base in ("agent@1", "none"):
+            filtered = {"syscalls": {"base": base}}
+            wide = self.inside(code, policy={**filtered, **loopback()}).json()
+            self.assertEqual(wide[:2], ["open", "open"])
+            run = self.inside(code, policy={**filtered, **loopback(bind_tcp=[8080], connect_tcp=[])})
+            self.assertEqual(run.json(), ["ENOTSUP", "ENOTSUP", "EPROTONOSUPPORT", 1, 1], str(run))
+
 
 class OlderKernels(SandboxTest):
 

@@ -170,6 +170,24 @@ TEST_CASE("in log mode every number is allowed, and logged where it would be ref
   CHECK_FALSE(seccomp_program(nothing).value().has_value());
 }
 
+TEST_CASE("a refinement comes before the rules and the base, and changes nothing else") {
+  const launcher::SeccompAction refused{Kind::kErrno, EPROTONOSUPPORT};
+  const std::vector<launcher::Refinement> needed = {
+      {"socket", refused, {{{2, Compare::kEqual, {}, 262}}}}};
+  for (const SyscallBase base : {SyscallBase::kNone, SyscallBase::kAgent1, SyscallBase::kStrict1}) {
+    Syscalls syscalls;
+    syscalls.base = base;
+    const auto filter = seccomp_program(syscalls, needed).value().value();
+    CHECK(run(filter.instructions(), SYS_socket, {AF_INET, 1, 262}) == "EPROTONOSUPPORT");
+    CHECK(run(filter.instructions(), SYS_socket, {AF_UNIX, 1, 0}) == "allow");
+    if (base != SyscallBase::kNone) check_rest_unchanged(filter, base, SYS_socket);
+  }
+  Syscalls allowed = agent_with("socket", {kAllowAction, {}, {}});
+  const auto filter = seccomp_program(allowed, needed).value().value();
+  CHECK(run(filter.instructions(), SYS_socket, {AF_INET, 1, 262}) == "EPROTONOSUPPORT");
+  CHECK(run(filter.instructions(), SYS_socket, {AF_VSOCK, 1, 0}) == "allow");
+}
+
 TEST_CASE("a default of log allows what no rule names") {
   Syscalls syscalls;
   syscalls.base = SyscallBase::kAgent1;
