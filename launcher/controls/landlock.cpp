@@ -234,7 +234,7 @@ class Domain {
     if (error == EOPNOTSUPP)
       return "add landlock to lsm= on the kernel's command line (CONFIG_LSM has the default list)";
     return "use Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK; in a container its seccomp "
-           "profile must allow the landlock_* calls, as Docker's does from 23.0 on";
+           "profile must allow the landlock_* calls, as those of Docker 20.10.24 and later do";
   }
 
   PlanBuilder& builder_;
