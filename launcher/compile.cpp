@@ -90,6 +90,7 @@ struct Lower {
   std::optional<Op> operator()(const MakeCgroup&) const { return std::nullopt; }
   std::optional<Op> operator()(const LimitCgroup&) const { return std::nullopt; }
   std::optional<Op> operator()(const RelayOutput&) const { return std::nullopt; }
+  std::optional<Op> operator()(const MeasureDisk&) const { return std::nullopt; }
   std::optional<Op> operator()(const CreateNamespaces&) const { return std::nullopt; }
 
   std::optional<Op> operator()(const MapIds& a) const {

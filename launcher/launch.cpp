@@ -23,6 +23,8 @@
 
 #include "launcher/cgroups.hpp"
 #include "launcher/child/child.hpp"
+#include "launcher/controls/control.hpp"
+#include "launcher/disk_meter.hpp"
 #include "launcher/failure.hpp"
 #include "launcher/output_relay.hpp"
 #include "launcher/sys/kernel.hpp"
@@ -134,7 +136,7 @@ enum class Attempt { kDone, kUnavailable };
 class Launcher {
  public:
   Launcher(const Plan& plan, const policy::Policy& policy, const Host& host, const Events& events)
-      : plan_(plan), policy_(policy), host_(host), events_(events), relay_(plan) {}
+      : plan_(plan), policy_(policy), host_(host), events_(events), relay_(plan), meter_(plan) {}
 
   Record run() {
     const Clock::time_point begun = Clock::now();
@@ -195,6 +197,7 @@ class Launcher {
     for (int number : kForwarded) sigaddset(&forwarded, number);
     signals_ = UniqueFd(signalfd(-1, &forwarded, SFD_CLOEXEC));
     if (!signals_.valid()) return sys_failure(errno, "make a signalfd");
+    BELLJAR_CHECK(meter_.begin());
     return carry_out_own_steps();
   }
 
@@ -411,11 +414,13 @@ class Launcher {
       relay_.wait_for(ready.data() + kOwn);
       const auto relayed = std::span(ready).last<TerminalRelay::kPollCount>();
       std::ranges::copy(terminal_.wanted(), relayed.begin());
-      const std::optional<timespec> timeout = time_left();
-      if (timeout && timeout->tv_sec == 0 && timeout->tv_nsec == 0) return time_is_up();
+      const std::optional<Clock::time_point> deadline = end_time();
+      if (deadline && Clock::now() >= *deadline) return time_is_up();
+      const std::optional<timespec> timeout = time_until(deadline);
       const int count = ppoll(ready.data(), ready.size(), timeout ? &*timeout : nullptr, nullptr);
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) return give_up("watch the sandbox", errno);
+      if (started_ && meter_.work()) return end_with(Cause::kDisk);
       if (count == 0) continue;
       // Messages first: a signal that comes after the command's start is the command's.
       bool heard = false;
@@ -431,12 +436,18 @@ class Launcher {
     }
   }
 
-  /// Until the deadline that is in force now; none when the command may run for ever.
-  [[nodiscard]] std::optional<timespec> time_left() const {
-    if (started_ && !policy_.limits.wall_time) return std::nullopt;
-    const Clock::time_point end =
-        started_ ? started_at_ + *policy_.limits.wall_time : cloned_at_ + kSetupDeadline;
-    const auto left = std::max(end - Clock::now(), Clock::duration::zero());
+  /// The deadline that is in force now; none when the command may run for ever.
+  [[nodiscard]] std::optional<Clock::time_point> end_time() const {
+    if (!started_) return cloned_at_ + kSetupDeadline;
+    if (!policy_.limits.wall_time) return std::nullopt;
+    return started_at_ + *policy_.limits.wall_time;
+  }
+
+  /// How long there is nothing to do by the clock.
+  [[nodiscard]] std::optional<timespec> time_until(std::optional<Clock::time_point> end) const {
+    if (const auto work = meter_.next(); started_ && work) end = end ? std::min(*end, *work) : work;
+    if (!end) return std::nullopt;
+    const auto left = std::max(*end - Clock::now(), Clock::duration::zero());
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
     return timespec{
         .tv_sec = seconds.count(),
@@ -472,7 +483,7 @@ class Launcher {
     pass_last_words_on();
     record_.signal = SIGKILL;
     record_.cause = cause;
-    if (cause == Cause::kOutput) record_.limits.emplace_back("output");
+    if (cause != Cause::kMemory) record_.limits.emplace_back(cause_name(cause));
     return Attempt::kDone;
   }
 
@@ -760,12 +771,20 @@ class Launcher {
     note_output();
     const bool succeeded = WIFEXITED(message.status) && WEXITSTATUS(message.status) == 0;
     const bool plain = record_.cause == Cause::kExited || record_.cause == Cause::kSignaled;
-    if (!succeeded && plain && evidence_.forks_refused) record_.cause = Cause::kProcesses;
-    if (!succeeded && plain && evidence_.out_of_memory) record_.cause = Cause::kMemory;
+    if (plain) record_.cause = cause_of_limits(succeeded);
     const std::string name = cause_name(record_.cause);
-    if (record_.cause == Cause::kCpuTime || record_.cause == Cause::kFileSize)
+    if (record_.cause == Cause::kCpuTime || record_.cause == Cause::kFileSize ||
+        record_.cause == Cause::kDisk)
       record_.limits.push_back(name);
     return Attempt::kDone;
+  }
+
+  /// The limit that explains an end which looks like the command's own.
+  [[nodiscard]] Cause cause_of_limits(bool succeeded) {
+    if (!succeeded && evidence_.out_of_memory) return Cause::kMemory;
+    if (meter_.measure()) return Cause::kDisk;
+    if (!succeeded && evidence_.forks_refused) return Cause::kProcesses;
+    return record_.cause;
   }
 
   /// The command has ended, and what it wrote may not be with its reader yet.
@@ -786,6 +805,7 @@ class Launcher {
     const int number = *record_.signal;
     const auto& rlimits = policy_.limits.rlimits;
     if (number == SIGSYS && has_filter()) return Cause::kSyscall;
+    if (number == SIGXFSZ && disk_limits_files(policy_.limits)) return Cause::kDisk;
     if (number == SIGXFSZ && rlimits.contains("fsize")) return Cause::kFileSize;
     if (auto cpu = rlimits.find("cpu"); cpu != rlimits.end() && !cpu->second.unlimited) {
       const auto used = static_cast<std::uint64_t>(message.user_us + message.system_us);
@@ -852,6 +872,7 @@ class Launcher {
   Cgroups cgroups_;
   CgroupEvidence evidence_;
   OutputRelay relay_;
+  DiskMeter meter_;
   Surroundings surroundings_;
   const CreateNamespaces* create_ = nullptr;
   UniqueFd signals_;

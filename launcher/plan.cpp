@@ -100,6 +100,9 @@ struct Describe {
     return "pass at most " + bytes_text(a.limit) + " on from " +
            (a.descriptors.size() == 2 ? "descriptors " : "descriptor ") + list(a.descriptors);
   }
+  std::string operator()(const MeasureDisk& a) const {
+    return "measure what is bound writable, now and once a second: at most " + bytes_text(a.limit);
+  }
   std::string operator()(const CreateNamespaces& a) const {
     std::string text = "create namespaces: " + namespaces_text(a.flags);
     if (a.as_session)

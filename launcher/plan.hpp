@@ -80,6 +80,11 @@ struct RelayOutput {
   std::vector<int> descriptors;
 };
 
+/// What the plan binds writable may hold so many bytes. The launcher measures it.
+struct MeasureDisk {
+  std::uint64_t limit = 0;
+};
+
 // --- init -------------------------------------------------------------------------------------
 
 /// Maps one id: `inside` is what the sandbox sees, `outside` what the host sees.
@@ -296,12 +301,12 @@ struct Exec {
 };
 
 using StepAction =
-    std::variant<SetGroups, MakeCgroup, LimitCgroup, RelayOutput, CreateNamespaces, MapIds, TakeIds,
-                 EnterTimeNamespace, GuardInit, JoinKeyring, RaiseLoopback, SetHostname, AttachRoot,
-                 BindMount, MountTmpfs, MountProc, MountDev, MakeDirectory, MakeSymlink, MakeFile,
-                 MaskPath, SettleMountFlags, SealRoot, ForbidUserNamespaces, PivotRoot,
-                 OpenTerminal, TakeLandlock, CheckNamespaces, DropCapabilities, CheckInit,
-                 ForgetLauncher, NewProcessGroup, SetUmask, SetLimit, NullDescriptor,
+    std::variant<SetGroups, MakeCgroup, LimitCgroup, RelayOutput, MeasureDisk, CreateNamespaces,
+                 MapIds, TakeIds, EnterTimeNamespace, GuardInit, JoinKeyring, RaiseLoopback,
+                 SetHostname, AttachRoot, BindMount, MountTmpfs, MountProc, MountDev, MakeDirectory,
+                 MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot, ForbidUserNamespaces,
+                 PivotRoot, OpenTerminal, TakeLandlock, CheckNamespaces, DropCapabilities,
+                 CheckInit, ForgetLauncher, NewProcessGroup, SetUmask, SetLimit, NullDescriptor,
                  CloseDescriptors, ChangeDirectory, SetNoNewPrivileges, InstallFilter, CheckPayload,
                  Exec>;
 

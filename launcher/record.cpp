@@ -52,6 +52,8 @@ const char* cause_name(Cause cause) {
       return "memory";
     case Cause::kOutput:
       return "output";
+    case Cause::kDisk:
+      return "disk";
     case Cause::kProcesses:
       return "processes";
     case Cause::kSyscall:
@@ -100,7 +102,7 @@ std::string Record::json() const {
 int Record::exit_status() const {
   if (cause == Cause::kWallTime) return 124;
   // Whether it was killed for it or had just ended by itself is chance.
-  if (cause == Cause::kOutput) return 128 + SIGKILL;
+  if (cause == Cause::kOutput || cause == Cause::kDisk) return 128 + SIGKILL;
   if (exit_code) return *exit_code;
   if (signal) return 128 + *signal;
   return 125;

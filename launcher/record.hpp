@@ -21,6 +21,7 @@ enum class Cause {
   kFileSize,
   kMemory,     ///< The kernel killed for the cgroup's memory, and the command did not end well.
   kOutput,     ///< It wrote more than it may; what it may has been passed on.
+  kDisk,       ///< What it can write held more than it may, or could not be measured.
   kProcesses,  ///< The command failed after the cgroup had refused it a process.
   kSyscall,    ///< The system call filter killed it.
   kSetup,      ///< The sandbox could not be built, or the command could not be started in it.
@@ -73,7 +74,7 @@ struct Record {
   [[nodiscard]] std::string json() const;
 
   /// What `belljar run` exits with: the command's own code, 128+n for a signal, 124 for wall time,
-  /// 137 for `output`, 125 for a setup failure, 126 and 127 as the shell has them.
+  /// 137 for `output` and `disk`, 125 for a setup failure, 126 and 127 as the shell has them.
   [[nodiscard]] int exit_status() const;
 };
 

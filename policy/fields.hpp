@@ -242,6 +242,12 @@ struct Fields<Limits> {
             "Most bytes on standard output and standard error together. The command then writes "
             "into pipes, and is ended when it writes more.",
             R"("10MiB")"),
+      field("disk", &Limits::disk, SizeAbove<4096>{},
+            "Most bytes in the workspace and in writable binds together, whoever put them there. "
+            "Measured once a second, so more can be written for a moment; no single file grows "
+            "above it. What cannot be measured counts as too much; what is deleted and still open "
+            "is not seen.",
+            R"("1GiB")"),
       field("memory", &Limits::memory, SizeAbove<(std::uint64_t{4} << 20)>{},
             "Most memory of all processes together, their files' cache included. Needs a cgroup.",
             R"("512MiB")"),
@@ -255,8 +261,7 @@ struct Fields<Limits> {
             "Whether memory, swap, processes and cpus refuse the launch where no cgroup can be "
             "made.",
             R"("require")"),
-      Reserved{"cpu_time", "Processor time of all processes together."},
-      Reserved{"disk", "Bytes in the workspace."}};
+      Reserved{"cpu_time", "Processor time of all processes together."}};
 };
 
 template <>

@@ -200,6 +200,7 @@ struct Rlimit {
 struct Limits {
   std::optional<std::chrono::milliseconds> wall_time;
   std::optional<std::uint64_t> output;     ///< Bytes on standard output and error together.
+  std::optional<std::uint64_t> disk;       ///< Bytes in writable directories of the host.
   std::optional<std::uint64_t> memory;     ///< Bytes of all processes together: a cgroup.
   std::optional<std::uint64_t> swap;       ///< Bytes beside `memory`; none when absent.
   std::optional<std::uint64_t> processes;  ///< The command and what it starts, threads too.

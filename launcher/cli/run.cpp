@@ -170,6 +170,7 @@ void say_why_it_ended(const Record& record, const policy::Policy& policy) {
     what = "was ended when it needed more memory than its limit", path = "limits.memory";
   if (record.cause == Cause::kOutput)
     what = "was ended for writing more output than it may", path = "limits.output";
+  if (record.cause == Cause::kDisk) what = "held more on disk than it may", path = "limits.disk";
   if (record.cause == Cause::kProcesses)
     what = "failed after it was refused a process beyond its limit", path = "limits.processes";
   if (record.cause == Cause::kSyscall)

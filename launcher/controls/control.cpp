@@ -18,10 +18,10 @@ std::vector<Requirement> nothing_required(const policy::Policy&, const Host&) { 
 std::string no_remedy(const FailedStep&, const policy::Policy&, const Host&) { return {}; }
 
 std::span<const Control* const> controls() {
-  static constexpr std::array<const Control*, 16> kTable = {
-      &kCgroup,      &kOutputRelay, &kNamespaces,   &kIdentity,        &kFilesystem, &kProcAndDev,
-      &kNetwork,     &kLandlock,    &kCapabilities, &kNoNewPrivileges, &kSeccomp,    &kRlimits,
-      &kEnvironment, &kStdio,       &kTimeLimits,   &kCommand,
+  static constexpr std::array<const Control*, 17> kTable = {
+      &kCgroup,     &kOutputRelay, &kDiskMeter, &kNamespaces,   &kIdentity,        &kFilesystem,
+      &kProcAndDev, &kNetwork,     &kLandlock,  &kCapabilities, &kNoNewPrivileges, &kSeccomp,
+      &kRlimits,    &kEnvironment, &kStdio,     &kTimeLimits,   &kCommand,
   };
   return kTable;
 }

@@ -131,6 +131,7 @@ struct Control {
 [[nodiscard]] const Control* find_control(std::string_view name);
 
 extern const Control kCgroup;
+extern const Control kDiskMeter;
 extern const Control kOutputRelay;
 extern const Control kNamespaces;
 extern const Control kIdentity;
@@ -163,6 +164,9 @@ extern const Control kCommand;
 
 /// Whether the payload gets a system call filter.
 [[nodiscard]] bool has_filter(const policy::Policy& policy);
+
+/// Whether limits.disk is what limits the size of a single file.
+[[nodiscard]] bool disk_limits_files(const policy::Limits& limits);
 
 /// Bits of the policy's capabilities by kernel number (policy/names.hpp).
 [[nodiscard]] std::uint64_t capability_bits(const policy::Policy& policy);

@@ -41,6 +41,8 @@ Result<int> resource_of(const std::string& name) {
 Status plan(PlanBuilder& builder) {
   for (const auto& [name, limit] : builder.policy.limits.rlimits) {
     const std::string where = policy::member_path("limits.rlimits", name);
+    // limits.disk is lower and sets it.
+    if (name == "fsize" && disk_limits_files(builder.policy.limits)) continue;
     // The kernel exempts uid 0 of the host from RLIMIT_NPROC, whatever its capabilities.
     if (name == "nproc" && builder.ids.uid == 0)
       return fail({ErrorKind::kRefused, 0, "rlimit nproc does not bind uid 0 of the host", where,
