@@ -1,5 +1,5 @@
 """memory, swap, processes and cpus of a whole sandbox, by cgroups of version 1: felt, named by the record,
-out of the command's reach, and gone at the end. (Version 2: tests/unit/launcher/cgroup_test.cpp.)"""
+out of the command's reach, and gone at the end. (Version 2: tests/vm, tests/unit/launcher/cgroup_test.cpp.)"""
 
 import os
 import pathlib
