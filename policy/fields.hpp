@@ -242,8 +242,9 @@ struct Fields<Policy> {
   static constexpr auto kTable = std::tuple{
       OfLayer{"$schema", "Names the schema, for editors.", R"("policy-1.schema.json")"},
       OfLayer{"version", "The version of this format.", "1"},
-      OfLayer{"extends", "Presets that this policy builds on, lowest first.",
-              R"(["builtin:agent@1"])"},
+      OfLayer{"extends",
+              "Presets, and files beside this one, that this policy builds on, lowest first.",
+              R"(["builtin:agent@1", "base.json"])"},
       field("name", &Policy::name, Text{}, "A name for records and messages.", R"("builds")"),
       field("description", &Policy::description, Text{}, "What the policy is for.",
             R"("Compilers, without a network.")"),

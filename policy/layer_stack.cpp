@@ -17,6 +17,7 @@ constexpr std::string_view kBuiltin = "builtin:";
 constexpr std::uint64_t kVersion = 1;
 constexpr std::size_t kDeepestExtends = 8;
 constexpr std::size_t kMostExtends = 16;
+constexpr std::size_t kMostTexts = 64;  // Without it, 16 to the power of 8.
 
 std::string unknown_preset(std::string_view name) {
   const std::vector<std::string> names = preset_names();
@@ -62,21 +63,23 @@ void LayerStack::push_failure(std::string_view label, std::string_view message) 
 }
 
 void LayerStack::push_text(std::string_view text, std::string_view label, Comments comments) {
-  read_text(text, label, comments, Origin::kOther);
+  read_text(text, {std::string(label), std::nullopt}, comments, Origin::kText);
+}
+
+void LayerStack::push_file(const PolicyFile& file, std::string_view label) {
+  read_text(file.text, {std::string(label), file.id}, comments_of(label), Origin::kText);
 }
 
 void LayerStack::push_preset(std::string_view name) {
   const std::string label = std::string(kBuiltin) + std::string(name);
   const std::string_view text = presets_(name);
   if (text.empty()) return push_failure(label, unknown_preset(name));
-  chain_.push_back(label);
-  read_text(text, label, Comments::kRefused, Origin::kPreset);
-  chain_.pop_back();
+  read_text(text, {label, std::nullopt}, Comments::kRefused, Origin::kPreset);
 }
 
-void LayerStack::read_text(std::string_view text, std::string_view label, Comments comments,
-                           Origin origin) {
-  const int source = add_source(label);
+void LayerStack::read_text(std::string_view text, Link link, Comments comments, Origin origin) {
+  const int source = add_source(link.label);
+  ++texts_;
   std::optional<Node> tree = parse_json(text, source, comments, findings_);
   if (tree && tree->kind != Node::Kind::kObject) {
     report(tree->place, {},
@@ -84,13 +87,14 @@ void LayerStack::read_text(std::string_view text, std::string_view label, Commen
     tree.reset();
   }
   if (tree && !check_version(*tree)) tree.reset();
-  if (tree) {
-    if (const Member* extends = tree->find("extends")) push_extended(extends->value);
-  }
+  const Member* extends = tree ? tree->find("extends") : nullptr;
+  chain_.push_back(std::move(link));
+  if (extends != nullptr) push_extended(extends->value);
+  chain_.pop_back();
   sources_[static_cast<std::size_t>(source)].rank = next_rank_++;
   top_text_ = source;
   if (tree) {
-    push_tree(std::move(*tree), origin);
+    layers_.push_back({std::move(*tree), origin});
   } else {
     complete_ = false;
   }
@@ -131,42 +135,78 @@ void LayerStack::push_extended(const Node& extends) {
 }
 
 void LayerStack::push_extended_name(const Node& name, std::string_view path) {
-  const auto refuse = [&](std::string message) {
-    complete_ = false;
-    report(name.place, path, std::move(message));
-  };
-  if (name.kind != Node::Kind::kString) {
-    return refuse("expected a preset such as \"builtin:agent@1\", got " + found_text(name));
+  const std::size_t first = layers_.size();
+  std::string refusal;
+  if (name.kind != Node::Kind::kString || name.text.empty()) {
+    refusal =
+        "expected a preset such as \"builtin:agent@1\" or a file such as \"base.json\", got " +
+        found_text(name);
+  } else if (chain_.size() == kDeepestExtends) {
+    refusal = "extends more than " + std::to_string(kDeepestExtends) + " levels deep";
+  } else if (texts_ == kMostTexts) {
+    refusal = "more than " + std::to_string(kMostTexts) + " policies in all";
+  } else if (name.text.starts_with(kBuiltin)) {
+    refusal = extend_preset(std::string_view(name.text).substr(kBuiltin.size()));
+  } else {
+    refusal = extend_file(name.text);
   }
-  if (!name.text.starts_with(kBuiltin)) {
-    return refuse(
-        "only presets such as \"builtin:agent@1\" can be extended by this version of "
-        "belljar, got the string " +
-        in_quotes(name.text));
-  }
-  if (const auto begin = std::find(chain_.begin(), chain_.end(), name.text);
-      begin != chain_.end()) {
-    std::string cycle;
-    for (auto link = begin; link != chain_.end(); ++link) cycle += *link + " -> ";
-    return refuse("extends itself: " + cycle + name.text);
-  }
-  if (chain_.size() == kDeepestExtends) {
-    return refuse("extends more than " + std::to_string(kDeepestExtends) + " levels deep");
-  }
-  const std::string_view preset = std::string_view(name.text).substr(kBuiltin.size());
-  if (presets_(preset).empty()) return refuse(unknown_preset(preset));
-  push_preset(preset);
-  // What is built upon a preset is no longer that preset: records must not call it so.
-  std::erase_if(merged_.members, [](const Member& member) {
-    return member.key == "name" || member.key == "description";
-  });
+  for (std::size_t i = first; i < layers_.size(); ++i) layers_[i].extended = true;
+  if (refusal.empty()) return;
+  complete_ = false;
+  report(name.place, path, std::move(refusal));
 }
 
-void LayerStack::push_tree(Node tree, Origin origin) {
-  normalise_targets(tree, sources_, findings_);
+/// Empty, or why not; as extend_file.
+std::string LayerStack::extend_preset(std::string_view name) {
+  if (presets_(name).empty()) return unknown_preset(name);
+  std::string cycle = cycle_to({std::string(kBuiltin) + std::string(name), std::nullopt});
+  if (cycle.empty()) push_preset(name);
+  return cycle;
+}
+
+std::string LayerStack::extend_file(std::string_view name) {
+  const Link& from = chain_.back();
+  if (!from.file) {
+    return "only a policy that is a file can extend files; a preset is called \"builtin:NAME\", "
+           "got the string " +
+           in_quotes(name);
+  }
+  const std::string label = beside(from.label, name);
+  const Parsed<PolicyFile> file = read_policy_file(label, FileKinds::kRegular);
+  if (!file) {
+    const bool preset = !presets_(name).empty();
+    return in_quotes(label) + ": " + file.error() +
+           (preset ? "; the preset is called \"builtin:" + std::string(name) + "\"" : "");
+  }
+  std::string cycle = cycle_to({label, file->id});
+  if (cycle.empty()) push_file(*file, label);
+  return cycle;
+}
+
+/// "extends itself: a.json -> b.json -> a.json" when `link` is being read already.
+std::string LayerStack::cycle_to(const Link& link) const {
+  const auto same = [&link](const Link& other) {
+    return link.file ? link.file == other.file : !other.file && link.label == other.label;
+  };
+  const auto begin = std::find_if(chain_.begin(), chain_.end(), same);
+  if (begin == chain_.end()) return {};
+  std::string cycle = "extends itself: ";
+  for (auto step = begin; step != chain_.end(); ++step) cycle += step->label + " -> ";
+  return cycle + link.label;
+}
+
+void LayerStack::merge_layer(Layer layer) {
+  normalise_targets(layer.tree, sources_, findings_);
+  if (layer.origin == Origin::kSetting && goes_through_scalar(layer.tree, layer.depth)) return;
   // The presets are checked by tests, not at every launch.
-  if (origin != Origin::kPreset) (void)decode(tree, Pass::kLayer, sources_, findings_);
-  merge(merged_, std::move(tree));
+  if (layer.origin != Origin::kPreset) (void)decode(layer.tree, Pass::kLayer, sources_, findings_);
+  // What is built upon a policy is no longer that policy: records must not call it so.
+  if (layer.extended) {
+    std::erase_if(layer.tree.members, [](const Member& member) {
+      return member.key == "name" || member.key == "description";
+    });
+  }
+  merge(merged_, std::move(layer.tree));
 }
 
 void LayerStack::push_setting(std::string_view path, std::string_view value,
@@ -185,10 +225,7 @@ void LayerStack::push_setting(std::string_view path, std::string_view value,
   if (const Member* version = tree.find("version")) {
     if (version->value.kind != Node::Kind::kNull && !check_version(tree)) return;
   }
-  normalise_targets(tree, sources_, findings_);
-  if (goes_through_scalar(tree, keys->size())) return;
-  (void)decode(tree, Pass::kLayer, sources_, findings_);
-  merge(merged_, std::move(tree));
+  layers_.push_back({std::move(tree), Origin::kSetting, keys->size()});
 }
 
 /// A setting adds to objects. Where its path meets a plain value it would have to throw that away.
@@ -246,6 +283,7 @@ Diagnostics LayerStack::take_diagnostics() {
 
 tl::expected<Policy, Diagnostics> LayerStack::resolve() && {
   if (top_text_ < 0) push_failure("policy", "no policy was given; name a file or a preset");
+  for (Layer& layer : layers_) merge_layer(std::move(layer));
   const Node tree = effective(std::move(merged_));
   Policy policy;
   if (complete_) policy = decode(tree, Pass::kMerged, sources_, findings_);

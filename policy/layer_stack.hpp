@@ -1,12 +1,14 @@
 // The stack of layers of one load: read, checked one by one, merged, decoded.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "policy/json_tree.hpp"
 #include "policy/load.hpp"
+#include "policy/policy_file.hpp"
 #include "policy/reader.hpp"
 
 namespace belljar::policy {
@@ -14,13 +16,17 @@ namespace belljar::policy {
 /// The text of a preset by its name; empty when there is none.
 using PresetLookup = std::string_view (*)(std::string_view name);
 
-/// Takes layers lowest first, and pushes what a text extends below it. A layer that cannot be read
-/// leaves the effective policy unknown: then the others are still checked, one by one.
+/// Takes layers lowest first, and pushes what a text extends below it. Nothing is judged before all
+/// are there. A layer that cannot be read leaves the effective policy unknown: then the others are
+/// still checked, one by one.
 class LayerStack {
  public:
   explicit LayerStack(PresetLookup presets) : presets_(presets) {}
 
+  /// A text from memory, which can extend presets, but no files: it lies beside none.
   void push_text(std::string_view text, std::string_view label, Comments comments);
+  /// A text that was read from `label`, to which the files that it extends are relative.
+  void push_file(const PolicyFile& file, std::string_view label);
   void push_preset(std::string_view name);
   void push_setting(std::string_view path, std::string_view value, std::string_view label);
 
@@ -30,15 +36,31 @@ class LayerStack {
   [[nodiscard]] tl::expected<Policy, Diagnostics> resolve() &&;
 
  private:
-  enum class Origin { kPreset, kOther };
+  enum class Origin { kPreset, kText, kSetting };
+
+  struct Layer {
+    Node tree;
+    Origin origin = Origin::kText;
+    std::size_t depth = 0;  ///< kSetting: how many keys lead to the value.
+    bool extended = false;  ///< By the text of a later layer.
+  };
+
+  /// A text whose extended ones are being read.
+  struct Link {
+    std::string label;
+    std::optional<FileId> file;  ///< Absent: a preset, or a text from memory.
+  };
 
   int add_source(std::string_view label);
   void report(const Place& place, std::string_view path, std::string message);
-  void push_tree(Node tree, Origin origin);
-  void read_text(std::string_view text, std::string_view label, Comments comments, Origin origin);
+  void read_text(std::string_view text, Link link, Comments comments, Origin origin);
   [[nodiscard]] bool check_version(const Node& tree);
   void push_extended(const Node& extends);
   void push_extended_name(const Node& name, std::string_view path);
+  [[nodiscard]] std::string extend_preset(std::string_view name);
+  [[nodiscard]] std::string extend_file(std::string_view name);
+  [[nodiscard]] std::string cycle_to(const Link& link) const;
+  void merge_layer(Layer layer);
   [[nodiscard]] bool goes_through_scalar(const Node& setting, std::size_t depth);
   [[nodiscard]] std::string default_name() const;
   [[nodiscard]] Diagnostics take_diagnostics();
@@ -46,11 +68,13 @@ class LayerStack {
   PresetLookup presets_;
   Sources sources_;
   Findings findings_;
+  std::vector<Layer> layers_;
   Node merged_ = empty_object();
   bool complete_ = true;  ///< Every layer could be read, so that `merged_` is effective.
   int top_text_ = -1;     ///< The source of the highest layer that is no setting.
   int next_rank_ = 0;
-  std::vector<std::string> chain_;  ///< The presets that are being extended.
+  std::vector<Link> chain_;
+  std::size_t texts_ = 0;
 
   static Node empty_object();
 };

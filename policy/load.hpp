@@ -7,6 +7,7 @@
 
 #include "policy/base/result.hpp"
 #include "policy/policy.hpp"
+#include "policy/policy_file.hpp"
 
 namespace belljar::policy {
 
@@ -28,8 +29,9 @@ using Diagnostics = std::vector<Diagnostic>;
 /// The JSON text of a preset, or empty when there is none of that name ("agent@1").
 [[nodiscard]] std::string_view preset_text(std::string_view name);
 
-/// A stack of policy texts, lowest first. One rule merges them: objects by key, scalars and arrays
-/// are replaced, null removes. Errors of all layers are reported together.
+/// A stack of policy texts, lowest first. What a text extends lies right below it. One rule merges
+/// them: objects by key, scalars and arrays are replaced, null removes. Errors of all layers are
+/// reported together.
 class Layers {
  public:
   /// `reference` is "builtin:NAME" or a file name (".jsonc" may hold comments). Reading is bounded
@@ -49,12 +51,13 @@ class Layers {
 
  private:
   struct Layer {
-    enum class Kind { kText, kPreset, kSetting, kUnreadable };
+    enum class Kind { kText, kFile, kPreset, kSetting, kUnreadable };
     Kind kind = Kind::kText;
     std::string label;
     std::string text;          ///< kPreset: its name. kSetting: the value. kUnreadable: why.
     std::string setting_path;  ///< kSetting only.
     bool comments_allowed = false;
+    FileId id;  ///< kFile only.
   };
   std::vector<Layer> layers_;
 };
