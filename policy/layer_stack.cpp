@@ -195,7 +195,23 @@ std::string LayerStack::cycle_to(const Link& link) const {
   return cycle + link.label;
 }
 
+/// Nothing of the layers is judged before: what a variable stands for decides whether it fits.
+void LayerStack::replace_variables() {
+  Variables variables(sources_, findings_);
+  for (Layer& layer : layers_) {
+    if (layer.origin != Origin::kPreset) variables.take(layer.tree);
+  }
+  variables.give(given_, complete_);
+  // Presets refer to none, and what is typed on a command line is taken as it is typed: an
+  // environment variable that -e passes may hold anything.
+  for (Layer& layer : layers_) {
+    if (layer.origin == Origin::kText) variables.replace_in(layer.tree);
+  }
+  if (complete_) variables.report_unused();
+}
+
 void LayerStack::merge_layer(Layer layer) {
+  if (layer.tree.members.empty()) return;
   normalise_targets(layer.tree, sources_, findings_);
   if (layer.origin == Origin::kSetting && goes_through_scalar(layer.tree, layer.depth)) return;
   // The presets are checked by tests, not at every launch.
@@ -226,6 +242,16 @@ void LayerStack::push_setting(std::string_view path, std::string_view value,
     if (version->value.kind != Node::Kind::kNull && !check_version(tree)) return;
   }
   layers_.push_back({std::move(tree), Origin::kSetting, keys->size()});
+}
+
+void LayerStack::push_variable(std::string_view name, std::string_view value,
+                               std::string_view label) {
+  const int source = add_source(label);
+  sources_.back().rank = next_rank_++;
+  if (!is_text(value)) {
+    return report({source, 0, 0}, {}, "the value is no text: invalid UTF-8, NUL, or too long");
+  }
+  given_.push_back({std::string(name), std::string(value), {source, 0, 0}});
 }
 
 /// A setting adds to objects. Where its path meets a plain value it would have to throw that away.
@@ -283,12 +309,17 @@ Diagnostics LayerStack::take_diagnostics() {
 
 tl::expected<Policy, Diagnostics> LayerStack::resolve() && {
   if (top_text_ < 0) push_failure("policy", "no policy was given; name a file or a preset");
+  const std::size_t before = findings_.size();
+  replace_variables();
+  // What such a variable would have filled is missing, which is no further mistake.
+  if (findings_.size() != before) complete_ = false;
   for (Layer& layer : layers_) merge_layer(std::move(layer));
-  const Node tree = effective(std::move(merged_));
+  Node tree = effective(std::move(merged_));
   Policy policy;
   if (complete_) policy = decode(tree, Pass::kMerged, sources_, findings_);
   if (!findings_.empty()) return tl::unexpected(take_diagnostics());
   if (policy.name.empty()) policy.name = default_name();
+  escape_references(tree);
   append_json(policy.canonical, tree);
   policy.digest = sha256_digest(policy.canonical);
   return policy;

@@ -10,6 +10,7 @@
 #include "policy/load.hpp"
 #include "policy/policy_file.hpp"
 #include "policy/reader.hpp"
+#include "policy/variables.hpp"
 
 namespace belljar::policy {
 
@@ -29,6 +30,8 @@ class LayerStack {
   void push_file(const PolicyFile& file, std::string_view label);
   void push_preset(std::string_view name);
   void push_setting(std::string_view path, std::string_view value, std::string_view label);
+
+  void push_variable(std::string_view name, std::string_view value, std::string_view label);
 
   /// A layer that could not be read at all.
   void push_failure(std::string_view label, std::string_view message);
@@ -60,6 +63,7 @@ class LayerStack {
   [[nodiscard]] std::string extend_preset(std::string_view name);
   [[nodiscard]] std::string extend_file(std::string_view name);
   [[nodiscard]] std::string cycle_to(const Link& link) const;
+  void replace_variables();
   void merge_layer(Layer layer);
   [[nodiscard]] bool goes_through_scalar(const Node& setting, std::size_t depth);
   [[nodiscard]] std::string default_name() const;
@@ -69,6 +73,7 @@ class LayerStack {
   Sources sources_;
   Findings findings_;
   std::vector<Layer> layers_;
+  std::vector<GivenVariable> given_;
   Node merged_ = empty_object();
   bool complete_ = true;  ///< Every layer could be read, so that `merged_` is effective.
   int top_text_ = -1;     ///< The source of the highest layer that is no setting.

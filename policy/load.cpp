@@ -55,6 +55,15 @@ void Layers::add_setting(std::string_view path, std::string_view value, std::str
   layers_.push_back(std::move(layer));
 }
 
+void Layers::add_variable(std::string_view name, std::string_view value, std::string_view label) {
+  Layer layer;
+  layer.kind = Layer::Kind::kVariable;
+  layer.label = label;
+  layer.text = value;
+  layer.setting_path = name;
+  layers_.push_back(std::move(layer));
+}
+
 tl::expected<Policy, Diagnostics> Layers::resolve() const {
   LayerStack stack(&preset_text);
   for (const Layer& layer : layers_) {
@@ -71,6 +80,9 @@ tl::expected<Policy, Diagnostics> Layers::resolve() const {
         break;
       case Layer::Kind::kSetting:
         stack.push_setting(layer.setting_path, layer.text, layer.label);
+        break;
+      case Layer::Kind::kVariable:
+        stack.push_variable(layer.setting_path, layer.text, layer.label);
         break;
       case Layer::Kind::kUnreadable:
         stack.push_failure(layer.label, layer.text);

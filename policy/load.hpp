@@ -46,16 +46,19 @@ class Layers {
   /// `label` is what messages name instead of a line ("--set limits.wall_time=5s").
   void add_setting(std::string_view path, std::string_view value, std::string_view label);
 
+  /// The value of a variable that a policy declares under `vars`.
+  void add_variable(std::string_view name, std::string_view value, std::string_view label);
+
   /// The effective policy, or everything that is wrong with it in the order of the layers.
   [[nodiscard]] tl::expected<Policy, Diagnostics> resolve() const;
 
  private:
   struct Layer {
-    enum class Kind { kText, kFile, kPreset, kSetting, kUnreadable };
+    enum class Kind { kText, kFile, kPreset, kSetting, kVariable, kUnreadable };
     Kind kind = Kind::kText;
     std::string label;
     std::string text;          ///< kPreset: its name. kSetting: the value. kUnreadable: why.
-    std::string setting_path;  ///< kSetting only.
+    std::string setting_path;  ///< kSetting; kVariable: its name.
     bool comments_allowed = false;
     FileId id;  ///< kFile only.
   };

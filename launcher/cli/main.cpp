@@ -61,9 +61,9 @@ bool guard_descriptors() {
 }
 
 std::string unknown_option(const std::string& option) {
-  constexpr std::array<std::string_view, 11> kOptions = {
-      "--policy",  "--volume", "--env",    "--workdir",   "--workspace", "--network",
-      "--timeout", "--set",    "--record", "--status-fd", "--help"};
+  constexpr std::array<std::string_view, 12> kOptions = {
+      "--policy",  "--volume", "--env", "--workdir", "--workspace", "--network",
+      "--timeout", "--set",    "--var", "--record",  "--status-fd", "--help"};
   const std::string what = "unknown option " + option;
   if (const std::string_view near = policy::nearest(option, kOptions); !near.empty())
     return what + "; did you mean " + std::string(near) + "?";
