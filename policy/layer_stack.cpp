@@ -6,6 +6,7 @@
 #include "policy/decode.hpp"
 #include "policy/digest.hpp"
 #include "policy/merge.hpp"
+#include "policy/order.hpp"
 #include "policy/quote.hpp"
 #include "policy/setting.hpp"
 #include "policy/suggest.hpp"
@@ -32,7 +33,8 @@ std::string unknown_preset(std::string_view name) {
 /// The effective tree without what speaks about its text only.
 Node effective(Node tree) {
   std::erase_if(tree.members, [](const Member& member) {
-    return member.key == "$schema" || member.key == "extends" || member.key.starts_with("x-");
+    return member.key == "$schema" || member.key == "extends" || member.key == "final" ||
+           member.key.starts_with("x-");
   });
   return tree;
 }
@@ -88,13 +90,14 @@ void LayerStack::read_text(std::string_view text, Link link, Comments comments, 
   }
   if (tree && !check_version(*tree)) tree.reset();
   const Member* extends = tree ? tree->find("extends") : nullptr;
+  const std::size_t first = layers_.size();
   chain_.push_back(std::move(link));
   if (extends != nullptr) push_extended(extends->value);
   chain_.pop_back();
   sources_[static_cast<std::size_t>(source)].rank = next_rank_++;
   top_text_ = source;
   if (tree) {
-    layers_.push_back({std::move(*tree), origin});
+    layers_.push_back({.tree = std::move(*tree), .origin = origin, .first = first});
   } else {
     complete_ = false;
   }
@@ -195,11 +198,57 @@ std::string LayerStack::cycle_to(const Link& link) const {
   return cycle + link.label;
 }
 
+/// Takes the `final` of each text out of its layer. None of them can be taken back by a layer
+/// above.
+std::vector<LayerStack::Final> LayerStack::take_finals() {
+  std::vector<Final> finals;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    const Member* final = layers_[i].tree.find("final");
+    if (final == nullptr || final->value.kind == Node::Kind::kNull) continue;
+    if (final->value.kind != Node::Kind::kArray) {
+      report(final->value.place, "final",
+             "expected an array of paths such as [\"network\"], got " + found_text(final->value));
+      continue;
+    }
+    for (std::size_t j = 0; j < final->value.elements.size(); ++j) {
+      const Node& path = final->value.elements[j];
+      if (path.kind == Node::Kind::kString) {
+        finals.push_back({path.text, path.place, i});
+      } else {
+        report(path.place, "final[" + std::to_string(j) + "]",
+               "expected a path such as \"network.mode\", got " + found_text(path));
+      }
+    }
+  }
+  return finals;
+}
+
+/// Writes the path of `final` as excesses are written, its variables replaced.
+void LayerStack::check_final_path(Final& final, Variables& variables) {
+  const Parsed<std::vector<std::string>> keys = parse_setting_path(final.path);
+  std::string problem = keys ? unknown_path(*keys) : keys.error();
+  if (!problem.empty()) return report(final.place, "final", in_quotes(final.path) + ": " + problem);
+  std::string path;
+  for (const std::string& key : *keys) {
+    const std::optional<std::string> replaced =
+        variables.replace_in_text(key, final.place, "final");
+    if (!replaced) return;
+    // Targets of mounts and masks are compared in their normal form.
+    const Parsed<std::string> target = normalise_path(*replaced);
+    append_member(path, target ? *target : *replaced);
+  }
+  final.path = std::move(path);
+}
+
 /// Nothing of the layers is judged before: what a variable stands for decides whether it fits.
 void LayerStack::replace_variables() {
+  finals_ = take_finals();
   Variables variables(sources_, findings_);
-  for (Layer& layer : layers_) {
-    if (layer.origin != Origin::kPreset) variables.take(layer.tree);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (layers_[i].origin != Origin::kPreset) variables.take(layers_[i].tree);
+    for (const Final& final : finals_) {
+      if (final.layer == i) variables.freeze(final.path, final.place);
+    }
   }
   variables.give(given_, complete_);
   // Presets refer to none, and what is typed on a command line is taken as it is typed: an
@@ -207,12 +256,67 @@ void LayerStack::replace_variables() {
   for (Layer& layer : layers_) {
     if (layer.origin == Origin::kText) variables.replace_in(layer.tree);
   }
+  for (Final& final : finals_) check_final_path(final, variables);
   if (complete_) variables.report_unused();
+}
+
+/// What the text at `top` says with all that it extends is what `final` protects, however it came
+/// to be among other layers.
+void LayerStack::check_final(const std::vector<Layer>& layers, std::size_t top,
+                             const Policy& policy) {
+  Node tree = empty_object();
+  for (std::size_t i = layers[top].first; i <= top; ++i) merge(tree, layers[i].tree);
+  tree = effective(std::move(tree));
+  Policy baseline = decode(tree, Pass::kMerged, sources_, findings_);
+  append_json(baseline.canonical, tree);
+  if (baseline.name.empty()) baseline.name = locate(sources_, layers[top].tree.place).file;
+  for (const Excess& excess : excesses(policy, baseline)) {
+    const auto covers = [&](const Final& final) {
+      return final.layer == top && paths_meet(final.path, excess.path);
+    };
+    const auto final = std::find_if(finals_.begin(), finals_.end(), covers);
+    if (final == finals_.end()) continue;
+    report(place_of_change(layers, top, excess.path), excess.path,
+           excess_text(excess, policy, baseline) + " (final in " +
+               locate(sources_, final->place).text() + ")");
+  }
+}
+
+/// Where the layers above `top` set or removed the value at `path`, or what holds it; the highest
+/// counts.
+Place LayerStack::place_of_change(const std::vector<Layer>& layers, std::size_t top,
+                                  std::string_view path) const {
+  const Parsed<std::vector<std::string>> keys = parse_setting_path(path);
+  Place best = finals_.front().place;
+  std::size_t deepest = 0;
+  for (std::size_t i = top + 1; keys && i < layers.size(); ++i) {
+    const Node* node = &layers[i].tree;
+    std::size_t depth = 0;
+    Place place;
+    for (const std::string& key : *keys) {
+      const Member* member = node->find(key);
+      if (member == nullptr) break;
+      node = &member->value;
+      place = node->kind == Node::Kind::kObject ? member->key_place : node->place;
+      ++depth;
+    }
+    if (depth == 0 || depth < deepest) continue;
+    deepest = depth;
+    best = place;
+  }
+  return best;
+}
+
+void LayerStack::check_finals(const std::vector<Layer>& layers, const Policy& policy) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const bool any = std::any_of(finals_.begin(), finals_.end(),
+                                 [i](const Final& final) { return final.layer == i; });
+    if (any) check_final(layers, i, policy);
+  }
 }
 
 void LayerStack::merge_layer(Layer layer) {
   if (layer.tree.members.empty()) return;
-  normalise_targets(layer.tree, sources_, findings_);
   if (layer.origin == Origin::kSetting && goes_through_scalar(layer.tree, layer.depth)) return;
   // The presets are checked by tests, not at every launch.
   if (layer.origin != Origin::kPreset) (void)decode(layer.tree, Pass::kLayer, sources_, findings_);
@@ -232,8 +336,8 @@ void LayerStack::push_setting(std::string_view path, std::string_view value,
   const Place place{source, 0, 0};
   const Parsed<std::vector<std::string>> keys = parse_setting_path(path);
   if (!keys) return report(place, {}, keys.error());
-  if (keys->front() == "extends") {
-    return report(place, "extends", "belongs into a file; name another policy instead");
+  if (keys->front() == "extends" || keys->front() == "final") {
+    return report(place, keys->front(), "belongs into a file; name another policy instead");
   }
   std::optional<Node> node = parse_setting_value(value, source, findings_);
   if (!node) return;
@@ -241,7 +345,7 @@ void LayerStack::push_setting(std::string_view path, std::string_view value,
   if (const Member* version = tree.find("version")) {
     if (version->value.kind != Node::Kind::kNull && !check_version(tree)) return;
   }
-  layers_.push_back({std::move(tree), Origin::kSetting, keys->size()});
+  layers_.push_back({.tree = std::move(tree), .origin = Origin::kSetting, .depth = keys->size()});
 }
 
 void LayerStack::push_variable(std::string_view name, std::string_view value,
@@ -313,10 +417,18 @@ tl::expected<Policy, Diagnostics> LayerStack::resolve() && {
   replace_variables();
   // What such a variable would have filled is missing, which is no further mistake.
   if (findings_.size() != before) complete_ = false;
+  for (Layer& layer : layers_) normalise_targets(layer.tree, sources_, findings_);
+  std::vector<Layer> originals;
+  if (!finals_.empty()) originals = layers_;
   for (Layer& layer : layers_) merge_layer(std::move(layer));
   Node tree = effective(std::move(merged_));
   Policy policy;
   if (complete_) policy = decode(tree, Pass::kMerged, sources_, findings_);
+  if (complete_ && findings_.empty() && !finals_.empty()) {
+    append_json(policy.canonical, tree);  // Messages quote from it.
+    check_finals(originals, policy);
+    policy.canonical.clear();
+  }
   if (!findings_.empty()) return tl::unexpected(take_diagnostics());
   if (policy.name.empty()) policy.name = default_name();
   escape_references(tree);

@@ -46,6 +46,14 @@ class LayerStack {
     Origin origin = Origin::kText;
     std::size_t depth = 0;  ///< kSetting: how many keys lead to the value.
     bool extended = false;  ///< By the text of a later layer.
+    std::size_t first = 0;  ///< The lowest of the layers that it extends; itself if none.
+  };
+
+  /// A path that the layers above `layer` may only tighten.
+  struct Final {
+    std::string path;
+    Place place;
+    std::size_t layer = 0;
   };
 
   /// A text whose extended ones are being read.
@@ -64,6 +72,12 @@ class LayerStack {
   [[nodiscard]] std::string extend_file(std::string_view name);
   [[nodiscard]] std::string cycle_to(const Link& link) const;
   void replace_variables();
+  [[nodiscard]] std::vector<Final> take_finals();
+  void check_final_path(Final& final, Variables& variables);
+  void check_finals(const std::vector<Layer>& layers, const Policy& policy);
+  void check_final(const std::vector<Layer>& layers, std::size_t top, const Policy& policy);
+  [[nodiscard]] Place place_of_change(const std::vector<Layer>& layers, std::size_t top,
+                                      std::string_view path) const;
   void merge_layer(Layer layer);
   [[nodiscard]] bool goes_through_scalar(const Node& setting, std::size_t depth);
   [[nodiscard]] std::string default_name() const;
@@ -73,6 +87,7 @@ class LayerStack {
   Sources sources_;
   Findings findings_;
   std::vector<Layer> layers_;
+  std::vector<Final> finals_;
   std::vector<GivenVariable> given_;
   Node merged_ = empty_object();
   bool complete_ = true;  ///< Every layer could be read, so that `merged_` is effective.

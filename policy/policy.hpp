@@ -216,6 +216,10 @@ struct Policy {
   std::string digest;     ///< "sha256:" and 64 hex digits over `canonical`.
   std::map<std::string, Location> origins;  ///< Which line set each value, by path.
 
+  /// The place of the value at `path`, or of the nearest object that holds it. Without a file when
+  /// no text set it.
+  [[nodiscard]] Location origin(std::string_view path) const;
+
   /// The location of the value at `path`, or of the nearest object that holds it:
   /// "agent.json:14:9". Empty when no text set it, which means that the value is a default of ours.
   [[nodiscard]] std::string where(std::string_view path) const;

@@ -156,6 +156,13 @@ void Variables::report(const Place& place, std::string path, std::string message
 void Variables::check_redeclared(const Member& variable) {
   const Member* before = declarations_.find(variable.key);
   if (before == nullptr) return;
+  if (const Member* now = variable.value.find("default")) {
+    const Member* old = before->value.find("default");
+    const bool same = old != nullptr && old->value.kind == now->value.kind &&
+                      old->value.text == now->value.text && old->value.number == now->value.number;
+    const std::string path = member_path("vars", variable.key) + ".default";
+    if (!same && is_frozen(variable.key, now->value.place, path)) return;
+  }
   for (const std::string_view key : {"max", "min", "type", "values"}) {
     const Member* old = before->value.find(key);
     const Member* now = variable.value.find(key);
@@ -168,6 +175,24 @@ void Variables::check_redeclared(const Member& variable) {
            "was decided by " + locate(sources_, before->key_place).text() +
                "; a policy that extends it sets the default only");
   }
+}
+
+void Variables::freeze(std::string_view path, const Place& place) {
+  constexpr std::string_view kOne = "vars.";
+  for (const Member& member : declarations_.members) {
+    const bool named = path.starts_with(kOne) && path.substr(kOne.size()) == member.key;
+    if (named || path == "vars") frozen_.emplace(member.key, place);
+  }
+}
+
+/// Reports a value for a variable that takes none any more.
+bool Variables::is_frozen(const std::string& name, const Place& place, std::string path) {
+  const auto frozen = frozen_.find(name);
+  if (frozen == frozen_.end()) return false;
+  report(place, std::move(path),
+         "the variable " + in_quotes(name) + " is final in " +
+             locate(sources_, frozen->second).text());
+  return true;
 }
 
 void Variables::take(Node& tree) {
@@ -223,6 +248,7 @@ void Variables::decide(const std::string& name, const Variable& variable,
   }
   if (const auto given = given_.find(name); given != given_.end()) {
     value.text.reset();
+    if (is_frozen(name, given->second.place, {})) return;
     return check(given->second.value, given->second.place, {});
   }
   if (variable.default_value) return;

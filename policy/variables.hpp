@@ -48,6 +48,10 @@ class Variables {
   /// Takes `vars` out of a layer, lowest layer first.
   void take(Node& tree);
 
+  /// Takes no other value from now on: of all variables when `path` is "vars", of one when it is
+  /// "vars.NAME", of none otherwise.
+  void freeze(std::string_view path, const Place& place);
+
   /// After the last layer: decides every value. Names that are not declared are an error, unless a
   /// layer is missing that may declare them.
   void give(const std::vector<GivenVariable>& given, bool complete);
@@ -71,6 +75,7 @@ class Variables {
   };
 
   void report(const Place& place, std::string path, std::string message);
+  [[nodiscard]] bool is_frozen(const std::string& name, const Place& place, std::string path);
   void check_redeclared(const Member& variable);
   void decide(const std::string& name, const Variable& variable, const Member& declaration);
   [[nodiscard]] const Value* find(std::string_view name, const Place& place, std::string_view path);
@@ -84,6 +89,7 @@ class Variables {
   Node declarations_;
   std::map<std::string, Value, std::less<>> values_;
   std::map<std::string, GivenVariable, std::less<>> given_;
+  std::map<std::string, Place, std::less<>> frozen_;
   std::set<std::string, std::less<>> used_;
 };
 
