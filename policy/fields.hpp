@@ -164,7 +164,11 @@ struct Fields<Network> {
   static constexpr std::string_view kExample = R"({"mode": "none"})";
   static constexpr auto kTable = std::tuple{
       field("mode", &Network::mode, OneOf<NetworkMode>{}, "Which network is seen.", R"("none")"),
-      Reserved{"dns", "Name servers."}, Reserved{"publish", "Ports that the host can reach."},
+      field("enforce", &Network::enforce, OneOf<Enforce>{},
+            "Whether the shared network may stand in for a private one that cannot be had.",
+            R"("require")"),
+      Reserved{"dns", "Name servers."},
+      Reserved{"publish", "Ports that the host can reach."},
       Reserved{"allow", "Destinations that can be reached."},
       Reserved{"deny", "Destinations that cannot be reached."}};
 };

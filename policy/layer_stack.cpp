@@ -20,7 +20,12 @@ constexpr std::size_t kDeepestExtends = 8;
 constexpr std::size_t kMostExtends = 16;
 constexpr std::size_t kMostTexts = 64;  // Without it, 16 to the power of 8.
 
+/// Why the preset `name` cannot be had.
 std::string unknown_preset(std::string_view name) {
+  if (name == kOffPreset) {
+    return "\"builtin:off@1\" is no sandbox; only an operator's start-up setting of the daemon can "
+           "choose it, no policy and no option";
+  }
   const std::vector<std::string> names = preset_names();
   const std::vector<std::string_view> known(names.begin(), names.end());
   const std::string what = "there is no preset " + in_quotes(name);
@@ -75,7 +80,7 @@ void LayerStack::push_file(const PolicyFile& file, std::string_view label) {
 void LayerStack::push_preset(std::string_view name) {
   const std::string label = std::string(kBuiltin) + std::string(name);
   const std::string_view text = presets_(name);
-  if (text.empty()) return push_failure(label, unknown_preset(name));
+  if (text.empty() || name == kOffPreset) return push_failure(label, unknown_preset(name));
   read_text(text, {label, std::nullopt}, Comments::kRefused, Origin::kPreset);
 }
 
@@ -161,7 +166,7 @@ void LayerStack::push_extended_name(const Node& name, std::string_view path) {
 
 /// Empty, or why not; as extend_file.
 std::string LayerStack::extend_preset(std::string_view name) {
-  if (presets_(name).empty()) return unknown_preset(name);
+  if (presets_(name).empty() || name == kOffPreset) return unknown_preset(name);
   std::string cycle = cycle_to({std::string(kBuiltin) + std::string(name), std::nullopt});
   if (cycle.empty()) push_preset(name);
   return cycle;

@@ -23,11 +23,15 @@ struct Diagnostic {
 
 using Diagnostics = std::vector<Diagnostic>;
 
-/// Names of the presets, "agent@1" first among equals: sorted.
+/// Names of the presets that a policy can be or extend, sorted.
 [[nodiscard]] std::vector<std::string> preset_names();
 
 /// The JSON text of a preset, or empty when there is none of that name ("agent@1").
 [[nodiscard]] std::string_view preset_text(std::string_view name);
+
+/// No sandbox: a preset for the daemon's start-up setting, out of reach of every policy, option and
+/// request, since whoever could name it there would need no other way out.
+inline constexpr std::string_view kOffPreset = "off@1";
 
 /// A stack of policy texts, lowest first. What a text extends lies right below it. One rule merges
 /// them: objects by key, scalars and arrays are replaced, null removes. Errors of all layers are

@@ -248,7 +248,8 @@ struct Orders<Filesystem> {
 };
 template <>
 struct Orders<Network> {
-  static constexpr auto kTable = std::tuple{ordered("mode", TowardsNoNetwork{})};
+  static constexpr auto kTable =
+      std::tuple{ordered("mode", TowardsNoNetwork{}), ordered("enforce", TowardsRequire{})};
 };
 template <>
 struct Orders<Syscalls> {

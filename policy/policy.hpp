@@ -133,6 +133,7 @@ enum class NetworkMode { kNone, kShared, kPrivate };
 
 struct Network {
   NetworkMode mode = NetworkMode::kNone;
+  Enforce enforce = Enforce::kRequire;  ///< Of `private`: kPrefer allows `shared` in its place.
 };
 
 /// What the kernel does with a system call.

@@ -148,9 +148,8 @@ class Settings {
 }  // namespace
 
 void PolicyOptions::declare(CLI::App& app) {
-  app.add_option(
-         "-p,--policy", policy,
-         "A policy file, or builtin:NAME (dev@1, agent@1, strict@1). Default: builtin:dev@1")
+  app.add_option("-p,--policy", policy,
+                 "A policy file, or a preset such as builtin:agent@1. Default: builtin:dev@1")
       ->type_name("FILE|builtin:NAME");
   app.add_option("-v,--volume", volumes, "Show the host's SRC at DST; writable unless :ro")
       ->type_name("SRC:DST[:ro]")

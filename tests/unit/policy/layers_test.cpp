@@ -172,7 +172,8 @@ TEST_CASE("presets that do not exist are refused with the nearest") {
   Layers other;
   other.add("builtin:nothing");
   CHECK(errors_of(other) ==
-        "builtin:nothing: there is no preset \"nothing\" (one of: agent@1, dev@1, strict@1)");
+        "builtin:nothing: there is no preset \"nothing\" (one of: agent@1, bwrap@1, dev@1, "
+        "install@1, shell@1, strict@1, validator@1)");
 }
 
 TEST_CASE("files that cannot be read are refused with the system's reason") {

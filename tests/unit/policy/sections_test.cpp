@@ -32,7 +32,7 @@ TEST_CASE("the version is required and must be 1") {
 TEST_CASE("extensions and $schema are ignored at the top level only") {
   CHECK(errors_in(R"("$schema":"s.json","x-team":{"anything":[null]})") == "");
   CHECK(errors_in(R"("network":{"x-team":1})") ==
-        "p.json:1:25: network[\"x-team\"]: unknown key (one of: mode)");
+        "p.json:1:25: network[\"x-team\"]: unknown key (one of: mode, enforce)");
 }
 
 TEST_CASE("keys of the design that are not enforced are refused wherever they are") {
