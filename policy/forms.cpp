@@ -469,6 +469,12 @@ bool Rlimits::read(Reader& reader, const Node& node, std::map<std::string, Rlimi
     reader.set_origin(member.value.place);
     const auto known = std::find_if(rlimit_names().begin(), rlimit_names().end(),
                                     [&](const RlimitName& n) { return n.name == member.key; });
+    if (member.key == "locks" || member.key == "rss") {
+      good = reader.error(member.key_place,
+                          "Linux takes this limit and ignores it (man 2 getrlimit), so it is "
+                          "refused; remove it");
+      continue;
+    }
     if (known == rlimit_names().end()) {
       std::vector<std::string_view> names;
       for (const RlimitName& name : rlimit_names()) names.push_back(name.name);

@@ -7,7 +7,7 @@ from harness import SANITIZED, SandboxTest, callers, main
 
 VALUES = {"as": ("2GiB", 2 << 30), "core": ("0B", 0), "cpu": ("100s", 100), "data": ("1GiB", 1 << 30),
           "fsize": ("1MiB", 1 << 20), "memlock": ("64KiB", 64 << 10), "msgqueue": ("0B", 0), "nofile": (64, 64),
-          "nproc": (20, 20), "rss": ("1GiB", 1 << 30), "rtprio": (0, 0), "sigpending": (100, 100),
+          "nproc": (20, 20), "rtprio": (0, 0), "sigpending": (100, 100),
           "stack": ("1MiB", 1 << 20)}
 
 

@@ -52,6 +52,13 @@ TEST_CASE("keys of the design that are not enforced are refused wherever they ar
   CHECK(first_message(R"("tests":null)") == kRefused);
 }
 
+TEST_CASE("limits that the kernel ignores are refused") {
+  for (const char* name : {"locks", "rss"}) {
+    CHECK(first_message(R"("limits":{"rlimits":{")" + std::string(name) + R"(":"unlimited"}})") ==
+          "Linux takes this limit and ignores it (man 2 getrlimit), so it is refused; remove it");
+  }
+}
+
 TEST_CASE("a section that is no object is refused with an example") {
   CHECK(errors_in(R"("network":"none")") ==
         "p.json:1:24: network: expected an object such as {\"mode\": \"none\"}, got the string "
