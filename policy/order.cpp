@@ -172,6 +172,14 @@ void EachFalls::compare(Comparison& comparison, const std::map<std::string, Rlim
   }
 }
 
+void KeysGrow::compare(Comparison& comparison, const std::map<std::string, std::string>& inner,
+                       const std::map<std::string, std::string>& outer) {
+  for (const auto& entry : outer) {
+    if (inner.contains(entry.first)) continue;
+    comparison.within(entry.first, [&] { comparison.add(kRule); });
+  }
+}
+
 void EachSame::compare(Comparison& comparison, const std::map<std::string, std::string>& inner,
                        const std::map<std::string, std::string>& outer) {
   const auto check = [&](const auto& here, const auto& there) {
@@ -257,6 +265,9 @@ std::string excess_text(const Excess& excess, const Policy& inner, const Policy&
   const std::string got = scalar_text(inner, excess.path);
   const std::string limit = scalar_text(outer, excess.path);
   const std::string place = outer.where(excess.path);
+  if (got.empty() && !limit.empty()) {
+    return limit + " of " + place + " is missing; " + std::string(excess.rule);
+  }
   std::string text = got.empty() ? "is wider than " : got + " is wider than ";
   if (!limit.empty()) text += limit + " of ";
   text += place.empty() ? "the default of " + outer.name : place;

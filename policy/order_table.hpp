@@ -91,12 +91,6 @@ struct Grows {
   static bool within(const std::vector<T>& inner, const std::vector<T>& outer) {
     return Shrinks::within(outer, inner);
   }
-  /// Of a map of reasons, which do not matter.
-  static bool within(const std::map<std::string, std::string>& inner,
-                     const std::map<std::string, std::string>& outer) {
-    return std::all_of(outer.begin(), outer.end(),
-                       [&](const auto& entry) { return inner.contains(entry.first); });
-  }
 };
 /// Names and patterns: each must be among the outer ones, or be a name that one of them matches.
 struct GlobsShrink {
@@ -177,6 +171,12 @@ struct EachFalls {
   static void compare(Comparison& comparison, const std::map<std::string, Rlimit>& inner,
                       const std::map<std::string, Rlimit>& outer);
 };
+/// Keys of a map of reasons, which do not matter.
+struct KeysGrow {
+  static constexpr std::string_view kRule = Grows::kRule;
+  static void compare(Comparison& comparison, const std::map<std::string, std::string>& inner,
+                      const std::map<std::string, std::string>& outer);
+};
 struct EachSame {
   static constexpr std::string_view kRule = "values may not be added, removed or changed";
   static void compare(Comparison& comparison, const std::map<std::string, std::string>& inner,
@@ -241,8 +241,8 @@ struct Orders<Mount> {
 template <>
 struct Orders<Filesystem> {
   static constexpr auto kTable =
-      std::tuple{ordered("root", TowardsEmpty{}),      ordered("hide", Grows{}),
-                 ordered("mounts", MountsOrder{}),     ordered("mask", Grows{}),
+      std::tuple{ordered("root", TowardsEmpty{}),      ordered("hide", KeysGrow{}),
+                 ordered("mounts", MountsOrder{}),     ordered("mask", KeysGrow{}),
                  ordered("toolchains", SwitchesOff{}), ordered("workspace", WorkspaceOrder{}),
                  ordered("home", HomeOrder{})};
 };

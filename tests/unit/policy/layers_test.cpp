@@ -347,6 +347,7 @@ TEST_CASE("what is built upon a preset does not keep its name") {
   const auto policy = layers.resolve();
   REQUIRE(policy.has_value());
   CHECK(policy->name == "mine.json");
+  CHECK(policy->description.empty());
 }
 
 TEST_CASE("a preset without its prefix is found by its name") {
