@@ -375,6 +375,19 @@ TEST_CASE("layers that are accepted above a final text can do no more than it") 
   CHECK(accepted > 300);
 }
 
+TEST_CASE("the effective text of any policy is that policy") {
+  Generator generator(4);
+  for (int round = 0; round < 1000; ++round) {
+    const Policy policy = load_body(generator.body());
+    Layers layers;
+    layers.add_text(policy.canonical, "shown");
+    const Policy again = testing::load(layers);
+    CHECK(again.digest == policy.digest);
+    CHECK(excesses(again, policy).empty());
+    CHECK(excesses(policy, again).empty());
+  }
+}
+
 TEST_CASE("unrelated policies are ordered soundly") {
   Generator generator(3);
   std::vector<Policy> policies;
