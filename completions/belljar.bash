@@ -1,15 +1,18 @@
 # bash completion for belljar. tests/completions holds it against `belljar --help`.
 
 _belljar_options_explain="-h --help -p --policy -v --volume -e --env -w --workdir --workspace --network
-  --timeout --set"
+  --timeout --set --var"
 _belljar_options_run="$_belljar_options_explain --record --status-fd"
+_belljar_options_policy="init check show diff schema -h --help --ceiling --origin --json --set --var"
 
 # What may stand behind an option; an option of its own takes no value.
 _belljar_value() {
   case $1 in
-    -p | --policy)
-      compgen -W "builtin:dev@1 builtin:agent@1 builtin:strict@1" -- "$2"
+    -p | --policy | --ceiling)
+      compgen -W "builtin:dev@1 builtin:agent@1 builtin:strict@1 builtin:shell@1
+        builtin:validator@1 builtin:install@1 builtin:bwrap@1" -- "$2"
       compgen -f -X '!*.json' -- "$2"
+      compgen -f -X '!*.jsonc' -- "$2"
       compgen -d -- "$2"
       ;;
     -v | --volume | --record) compgen -f -- "$2" ;;
@@ -21,7 +24,7 @@ _belljar_value() {
       compgen -W "identity.uid= identity.enforce=prefer limits.rlimits.nofile= limits.wall_time=
         network.mode= syscalls.base=" -- "$2"
       ;;
-    --status-fd) ;;
+    --status-fd | --var) ;;
     *) return 1 ;;
   esac
   return 0
@@ -52,10 +55,13 @@ _belljar() {
     --set) compopt -o nospace 2>/dev/null ;;
   esac
   if [[ -z $command ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "run explain --help --version" -- "$current")
+    mapfile -t COMPREPLY < <(compgen -W "run explain policy --help --version" -- "$current")
   elif [[ $current == --*=* ]]; then
     mapfile -t COMPREPLY < <(_belljar_value "$option" "${current#*=}")
     current=${current#*=}
+  elif [[ $command == policy && $current != -* && $previous != policy ]] &&
+    ! _belljar_value "$previous" "" >/dev/null; then
+    mapfile -t COMPREPLY < <(_belljar_value --policy "$current")
   elif ! _belljar_value "$previous" "" >/dev/null; then
     mapfile -t COMPREPLY < <(compgen -W "${!options-} --" -- "$current")
   else

@@ -1,7 +1,7 @@
 # fish completion for belljar. tests/completions holds it against `belljar --help`.
 
 function __belljar_needs_command
-    not __fish_seen_subcommand_from run explain
+    not __fish_seen_subcommand_from run explain policy
 end
 
 function __belljar_in
@@ -10,13 +10,17 @@ end
 
 function __belljar_policies
     printf '%s\t%s\n' builtin:dev@1 "a developer's command" builtin:agent@1 "an agent that nobody has read" \
-        builtin:strict@1 "computing only"
+        builtin:strict@1 "computing only" builtin:shell@1 "a shell session" \
+        builtin:validator@1 "a check without a network" builtin:install@1 "a package manager" \
+        builtin:bwrap@1 "what bwrap starts from"
     __fish_complete_suffix .json
+    __fish_complete_suffix .jsonc
 end
 
 complete -c belljar -n __belljar_needs_command -f
 complete -c belljar -n __belljar_needs_command -a run -d "Run a command in a sandbox"
 complete -c belljar -n __belljar_needs_command -a explain -d "Show what run would do, step by step, and why"
+complete -c belljar -n __belljar_needs_command -a policy -d "Write, check, show and compare policies"
 complete -c belljar -n __belljar_needs_command -l version -d "Print the version and exit"
 complete -c belljar -s h -l help -d "Print the help and exit"
 
@@ -28,6 +32,12 @@ complete -c belljar -n "__belljar_in run explain" -l workspace -x -a "(__fish_co
 complete -c belljar -n "__belljar_in run explain" -l network -x -a "none shared" -d "Which network"
 complete -c belljar -n "__belljar_in run explain" -l timeout -x -a "500ms 30s 15m 2h" -d "End the sandbox after this time"
 complete -c belljar -n "__belljar_in run explain" -l set -x -d "Set any value of the policy: PATH=VALUE"
+complete -c belljar -n "__belljar_in run explain policy" -l var -x -d "Give a variable its value: NAME=VALUE"
+complete -c belljar -n "__belljar_in policy" -f -a "init check show diff schema (__belljar_policies)"
+complete -c belljar -n "__belljar_in policy" -l set -x -d "Set any value of the policy: PATH=VALUE"
+complete -c belljar -n "__belljar_in policy" -l ceiling -x -a "(__belljar_policies)" -d "A policy that none may exceed"
+complete -c belljar -n "__belljar_in policy" -l origin -d "With the line that set each value"
+complete -c belljar -n "__belljar_in policy" -l json -d "On one line, as it is digested"
 complete -c belljar -n "__belljar_in run" -l record -r -d "Write the record here at the end"
 complete -c belljar -n "__belljar_in run" -l status-fd -x -d "Write started, stopped and record as JSON lines here"
 complete -c belljar -n "__fish_seen_subcommand_from run explain; and contains -- -- (commandline -opc)" -x -a "(__fish_complete_subcommand --fcs-skip=3)"

@@ -86,25 +86,42 @@ Cases case_of(const Node&, const T&) {
   return kAlways;
 }
 
-/// No case when the type is missing or wrong, which is an error already.
-Cases case_of(const Node& node, const Mount& mount) {
-  const Member* type = node.find("type");
-  if (type == nullptr || type->value.kind != Node::Kind::kString) return kNever;
-  for (const Choice<MountType>& choice : kChoices<MountType>) {
-    if (choice.name == type->value.text && !choice.reserved) return mount_case(mount.type);
+/// The case of `type`, or none when it is missing or wrong, which is an error already.
+template <class E>
+Cases case_by_type(const Node& node, E type) {
+  const Member* member = node.find("type");
+  if (member == nullptr || member->value.kind != Node::Kind::kString) return kNever;
+  for (const Choice<E>& choice : kChoices<E>) {
+    if (choice.name == member->value.text && !choice.reserved) {
+      return 1U << static_cast<unsigned>(type);
+    }
   }
   return kNever;
 }
 
-/// ` for a mount of type "bind"`
-std::string case_text(const Node& node) {
-  const Member* type = node.find("type");
-  return type == nullptr ? "" : "a mount of type " + in_quotes(type->value.text);
+Cases case_of(const Node& node, const Mount& mount) { return case_by_type(node, mount.type); }
+Cases case_of(const Node& node, const Variable& variable) {
+  return case_by_type(node, variable.type);
 }
 
+template <class T>
+constexpr std::string_view kThing;
+template <>
+constexpr std::string_view kThing<Mount> = "a mount";
+template <>
+constexpr std::string_view kThing<Variable> = "a variable";
+
+/// `a mount of type "bind"`
+template <class T>
+std::string case_text(const Node& node) {
+  const Member* type = node.find("type");
+  return type == nullptr ? "" : std::string(kThing<T>) + " of type " + in_quotes(type->value.text);
+}
+
+template <class T>
 void refuse_member(Reader& reader, const Node& node, const Member& member) {
   const Reader::Scope scope(reader, member.key);
-  std::string message = in_quotes(member.key) + " does not apply to " + case_text(node);
+  std::string message = in_quotes(member.key) + " does not apply to " + case_text<T>(node);
   // With the type from another text, the reader of the message cannot just delete the line.
   const Place& type = node.find("type")->value.place;
   if (type.source != member.key_place.source) {
@@ -113,18 +130,18 @@ void refuse_member(Reader& reader, const Node& node, const Member& member) {
   reader.error(member.key_place, std::move(message));
 }
 
-template <class Entry>
+template <class T, class Entry>
 void check_case(Reader& reader, const Node& node, const Entry& entry, Cases cases) {
   if constexpr (kIsField<Entry>) {
     const Member* member = node.find(entry.key);
     if (member != nullptr && cases != kNever && (entry.applies & cases) == 0) {
-      refuse_member(reader, node, *member);
+      refuse_member<T>(reader, node, *member);
     }
     const bool required = entry.required == kAlways || (entry.required & cases) != 0;
     if (member == nullptr && required) {
       const bool always = entry.required == kAlways;
       reader.error(node.place, in_quotes(entry.key) + " is required" +
-                                   (always ? "" : " for " + case_text(node)));
+                                   (always ? "" : " for " + case_text<T>(node)));
     }
   }
 }
@@ -146,6 +163,25 @@ void check_whole(Reader& reader, const Node& node, Mount& mount) {
   } else {
     reader.error(source->value.place, path.error());
   }
+}
+
+void check_whole(Reader& reader, const Node& node, Variable& variable) {
+  for (const std::string_view key : {"min", "max"}) {
+    const Member* bound = node.find(key);
+    const std::optional<std::string>& text = key == "min" ? variable.min : variable.max;
+    if (bound == nullptr || !text) continue;
+    // Against the other bound it is measured as a value is.
+    const Reader::Scope scope(reader, key);
+    Variable checked = variable;
+    (key == "min" ? checked.min : checked.max).reset();
+    const Parsed<std::string> good = check_value(checked, *text);
+    if (!good) reader.error(bound->value.place, good.error());
+  }
+  if (variable.type != VariableType::kEnum || !variable.values.empty()) return;
+  const Member* values = node.find("values");
+  if (values == nullptr || values->value.kind != Node::Kind::kArray) return;
+  const Reader::Scope scope(reader, "values");
+  reader.error(values->value.place, "an enum needs at least one value");
 }
 
 void check_whole(Reader& reader, const Node& node, SyscallRule& rule) {
@@ -205,7 +241,7 @@ bool Section<T>::read(Reader& reader, const Node& node, T& out) {
   for (const Member& member : node.members) read_member(reader, member, out);
   if (!reader.merged()) return true;
   const Cases cases = case_of(node, out);
-  std::apply([&](const auto&... entries) { (check_case(reader, node, entries, cases), ...); },
+  std::apply([&](const auto&... entries) { (check_case<T>(reader, node, entries, cases), ...); },
              Fields<T>::kTable);
   check_whole(reader, node, out);
   return true;
@@ -226,6 +262,16 @@ Policy decode(const Node& tree, Pass pass, const Sources& sources, Findings& fin
   Section<Policy>::read(reader, tree, policy);
   policy.origins = reader.take_origins();
   return policy;
+}
+
+std::map<std::string, Variable> decode_variables(const Node& vars, Pass pass,
+                                                 const Sources& sources, Findings& findings) {
+  std::map<std::string, Variable> variables;
+  if (pass == Pass::kMerged && vars.kind == Node::Kind::kNull) return variables;
+  Reader reader(pass, sources, findings);
+  const Reader::Scope scope(reader, "vars", R"({"work": {"type": "path"}})");
+  MapOf<VariableName, Section<Variable>>::read(reader, vars, variables);
+  return variables;
 }
 
 void normalise_targets(Node& tree, const Sources& sources, Findings& findings) {

@@ -24,7 +24,9 @@ TAIL = """};
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
-  for (const Preset& preset : kPresets) names.emplace_back(preset.name);
+  for (const Preset& preset : kPresets) {
+    if (preset.name != kOffPreset) names.emplace_back(preset.name);
+  }
   return names;
 }
 

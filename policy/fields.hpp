@@ -178,7 +178,11 @@ struct Fields<Network> {
   static constexpr std::string_view kExample = R"({"mode": "none"})";
   static constexpr auto kTable = std::tuple{
       field("mode", &Network::mode, OneOf<NetworkMode>{}, "Which network is seen.", R"("none")"),
-      Reserved{"dns", "Name servers."}, Reserved{"publish", "Ports that the host can reach."},
+      field("enforce", &Network::enforce, OneOf<Enforce>{},
+            "Whether the shared network may stand in for a private one that cannot be had.",
+            R"("require")"),
+      Reserved{"dns", "Name servers."},
+      Reserved{"publish", "Ports that the host can reach."},
       Reserved{"allow", "Destinations that can be reached."},
       Reserved{"deny", "Destinations that cannot be reached."}};
 };
@@ -290,14 +294,41 @@ struct Fields<Io> {
             R"("auto")")};
 };
 
+constexpr Cases variable_case(VariableType type) { return 1U << static_cast<unsigned>(type); }
+
+template <>
+struct Fields<Variable> {
+  static constexpr std::string_view kExample = R"({"type": "path", "default": "/srv/work"})";
+  static constexpr Cases kEnum = variable_case(VariableType::kEnum);
+  static constexpr Cases kMeasured = variable_case(VariableType::kSize) |
+                                     variable_case(VariableType::kDuration) |
+                                     variable_case(VariableType::kInt);
+  static constexpr auto kTable = std::tuple{
+      field("type", &Variable::type, OneOf<VariableType>{}, "What its value is.", R"("path")",
+            kAlways, kAlways),
+      field("default", &Variable::default_value, VariableText{}, "The value when --var gives none.",
+            R"("/srv/work")"),
+      field("values", &Variable::values, SetOf<Text>{}, "enum: what it can be.",
+            R"(["debug", "release"])", kEnum, kEnum),
+      field("min", &Variable::min, VariableText{}, "The smallest value.", R"("1MiB")", kMeasured),
+      field("max", &Variable::max, VariableText{}, "The largest value.", R"("1GiB")", kMeasured),
+      field("description", &Variable::description, Text{}, "What it is for.",
+            R"("Where the sources are.")")};
+};
+
 template <>
 struct Fields<Policy> {
   static constexpr std::string_view kExample = R"({"version": 1})";
   static constexpr auto kTable = std::tuple{
       OfLayer{"$schema", "Names the schema, for editors.", R"("policy-1.schema.json")"},
       OfLayer{"version", "The version of this format.", "1"},
-      OfLayer{"extends", "Presets that this policy builds on, lowest first.",
-              R"(["builtin:agent@1"])"},
+      OfLayer{"extends",
+              "Presets, and files beside this one, that this policy builds on, lowest first.",
+              R"(["builtin:agent@1", "base.json"])"},
+      OfLayer{"vars", "Typed variables, used as ${name} in strings; --var gives them values.",
+              R"({"work": {"type": "path", "default": "/srv/work"}})"},
+      OfLayer{"final", "Paths that layers above this text may only tighten.",
+              R"(["network", "limits.rlimits.nproc"])"},
       field("name", &Policy::name, Text{}, "A name for records and messages.", R"("builds")"),
       field("description", &Policy::description, Text{}, "What the policy is for.",
             R"("Compilers, without a network.")"),
@@ -321,8 +352,6 @@ struct Fields<Policy> {
             Fields<Environment>::kExample),
       field("io", &Policy::io, Section<Io>{}, "Standard streams and descriptors.",
             Fields<Io>::kExample),
-      Reserved{"vars", "Typed variables."},
-      Reserved{"final", "Paths that a child may only tighten."},
       Reserved{"kind", "What sort of policy this is."},
       Reserved{"report", "What the record holds."},
       Reserved{"tests", "Probes that must hold."}};

@@ -110,6 +110,20 @@ bool Text::read(Reader& reader, const Node& node, std::string& out) {
   return true;
 }
 
+bool VariableText::read(Reader& reader, const Node& node, std::string& out) {
+  if (node.kind == Node::Kind::kUnsigned) {
+    out = std::to_string(node.number);
+    return true;
+  }
+  if (!is_string(node)) return reader.expected(node, "a string or a whole number of at least 0");
+  if (node.text.find("${") != std::string::npos) {
+    return reader.error(node.place,
+                        "a variable's value is not expanded, so \"${\" has no use in it");
+  }
+  out = node.text;
+  return true;
+}
+
 bool Reason::read(Reader& reader, const Node& node, std::string& out) {
   if (!is_string(node)) return reader.expected(node, "a string that says why it is not shown");
   out = node.text;
@@ -516,6 +530,12 @@ bool Rlimits::read(Reader& reader, const Node& node, std::map<std::string, Rlimi
     reader.set_origin(member.value.place);
     const auto known = std::find_if(rlimit_names().begin(), rlimit_names().end(),
                                     [&](const RlimitName& n) { return n.name == member.key; });
+    if (member.key == "locks" || member.key == "rss") {
+      good = reader.error(member.key_place,
+                          "Linux takes this limit and ignores it (man 2 getrlimit), so it is "
+                          "refused; remove it");
+      continue;
+    }
     if (known == rlimit_names().end()) {
       std::vector<std::string_view> names;
       for (const RlimitName& name : rlimit_names()) names.push_back(name.name);
@@ -553,6 +573,13 @@ bool SyscallName::check(Reader& reader, const Place& place, std::string_view key
   if (!key.empty() && std::all_of(key.begin(), key.end(), allowed)) return true;
   return reader.error(
       place, "expected the name of a system call such as \"ptrace\", got " + in_quotes(key));
+}
+
+bool VariableName::check(Reader& reader, const Place& place, std::string_view key) {
+  const auto allowed = [](char c) { return is_letter(c) || is_digit(c) || c == '_'; };
+  if (!key.empty() && key.size() <= 64 && std::all_of(key.begin(), key.end(), allowed)) return true;
+  return reader.error(
+      place, "expected a name of 1 to 64 letters, digits and \"_\", got " + in_quotes(key));
 }
 
 bool EnvironmentName::check(Reader& reader, const Place& place, std::string_view key) {

@@ -16,6 +16,7 @@
 #include "policy/json_tree.hpp"
 #include "policy/policy.hpp"
 #include "policy/reader.hpp"
+#include "policy/variables.hpp"
 
 namespace belljar::policy {
 
@@ -90,6 +91,15 @@ inline constexpr std::array<Choice<LandlockScope>, 2> kChoices<LandlockScope>{
     {{"abstract_unix_socket", LandlockScope::kAbstractUnixSocket},
      {"signal", LandlockScope::kSignal}}};
 
+template <>
+inline constexpr std::array<Choice<VariableType>, 6> kChoices<VariableType>{
+    {{"path", VariableType::kPath},
+     {"size", VariableType::kSize},
+     {"duration", VariableType::kDuration},
+     {"string", VariableType::kString},
+     {"enum", VariableType::kEnum},
+     {"int", VariableType::kInt}}};
+
 /// `expected "new" or "shared", got the string "nwe"; did you mean "new"?`
 bool refuse_choice(Reader& reader, const Node& node, std::span<const std::string_view> names);
 
@@ -113,6 +123,10 @@ struct OneOf {
 // Scalars.
 
 struct Text {
+  static bool read(Reader& reader, const Node& node, std::string& out);
+};
+/// A value of a variable, which its type judges later: a string, or a whole number.
+struct VariableText {
   static bool read(Reader& reader, const Node& node, std::string& out);
 };
 struct Boolean {
@@ -260,6 +274,9 @@ struct HiddenDirectory {
   static bool check(Reader& reader, const Place& place, std::string_view key);
 };
 struct SyscallName {
+  static bool check(Reader& reader, const Place& place, std::string_view key);
+};
+struct VariableName {
   static bool check(Reader& reader, const Place& place, std::string_view key);
 };
 struct EnvironmentName {

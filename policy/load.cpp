@@ -1,11 +1,5 @@
 #include "policy/load.hpp"
 
-#include <fcntl.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "policy/layer_stack.hpp"
@@ -15,45 +9,6 @@ namespace belljar::policy {
 namespace {
 
 constexpr std::string_view kBuiltin = "builtin:";
-
-std::string cannot_read(int error) {
-  const char* const description = strerrordesc_np(error);
-  const char* const name = strerrorname_np(error);
-  return std::string("cannot read the policy: ") + (description ? description : "unknown error") +
-         " (" + (name ? name : std::to_string(error)) + ")";
-}
-
-/// Reads up to one byte more than a policy may have, so that the parser sees that it is too long.
-int read_bounded(int fd, std::string& text) {
-  constexpr std::size_t kFirstRoom = 16 << 10;  // More than most policies have.
-  text.resize(kFirstRoom);
-  // A regular file is read in one call: there a short read is the end of it.
-  const ssize_t whole = pread(fd, text.data(), text.size(), 0);
-  if (whole >= 0 && static_cast<std::size_t>(whole) < text.size()) {
-    text.resize(static_cast<std::size_t>(whole));
-    return 0;
-  }
-  std::size_t size = 0;
-  while (size <= kLongestText) {
-    if (size == text.size()) text.resize(std::min(2 * size, kLongestText + 1));
-    const ssize_t got = read(fd, text.data() + size, text.size() - size);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return errno;
-    if (got == 0) break;
-    size += static_cast<std::size_t>(got);
-  }
-  text.resize(size);
-  return 0;
-}
-
-/// 0, or the errno of the call that failed.
-int read_file(const std::string& name, std::string& text) {
-  const int fd = open(name.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
-  if (fd < 0) return errno;
-  const int error = read_bounded(fd, text);
-  close(fd);
-  return error;
-}
 
 }  // namespace
 
@@ -70,16 +25,15 @@ void Layers::add(std::string_view reference) {
   if (reference.starts_with(kBuiltin)) {
     layer.kind = Layer::Kind::kPreset;
     layer.text = reference.substr(kBuiltin.size());
-  } else if (reference.find('\0') != std::string_view::npos) {
-    layer.kind = Layer::Kind::kUnreadable;
-    layer.text = cannot_read(EINVAL);
-  } else if (const int error = read_file(std::string(reference), layer.text); error != 0) {
-    layer.kind = Layer::Kind::kUnreadable;
-    layer.text = cannot_read(error);
-    if (error == ENOENT && !preset_text(reference).empty())
-      layer.text += "; the preset is called \"builtin:" + std::string(reference) + "\"";
+  } else if (Parsed<PolicyFile> file = read_policy_file(std::string(reference), FileKinds::kAny)) {
+    layer.kind = Layer::Kind::kFile;
+    layer.text = std::move(file->text);
+    layer.id = file->id;
   } else {
-    layer.comments_allowed = reference.ends_with(".jsonc");
+    layer.kind = Layer::Kind::kUnreadable;
+    layer.text = file.error();
+    if (!preset_text(reference).empty())
+      layer.text += "; the preset is called \"builtin:" + std::string(reference) + "\"";
   }
   layers_.push_back(std::move(layer));
 }
@@ -101,6 +55,15 @@ void Layers::add_setting(std::string_view path, std::string_view value, std::str
   layers_.push_back(std::move(layer));
 }
 
+void Layers::add_variable(std::string_view name, std::string_view value, std::string_view label) {
+  Layer layer;
+  layer.kind = Layer::Kind::kVariable;
+  layer.label = label;
+  layer.text = value;
+  layer.setting_path = name;
+  layers_.push_back(std::move(layer));
+}
+
 tl::expected<Policy, Diagnostics> Layers::resolve() const {
   LayerStack stack(&preset_text);
   for (const Layer& layer : layers_) {
@@ -109,11 +72,17 @@ tl::expected<Policy, Diagnostics> Layers::resolve() const {
         stack.push_text(layer.text, layer.label,
                         layer.comments_allowed ? Comments::kAllowed : Comments::kRefused);
         break;
+      case Layer::Kind::kFile:
+        stack.push_file({layer.text, layer.id}, layer.label);
+        break;
       case Layer::Kind::kPreset:
         stack.push_preset(layer.text);
         break;
       case Layer::Kind::kSetting:
         stack.push_setting(layer.setting_path, layer.text, layer.label);
+        break;
+      case Layer::Kind::kVariable:
+        stack.push_variable(layer.setting_path, layer.text, layer.label);
         break;
       case Layer::Kind::kUnreadable:
         stack.push_failure(layer.label, layer.text);

@@ -7,6 +7,7 @@
 
 #include "policy/base/result.hpp"
 #include "policy/policy.hpp"
+#include "policy/policy_file.hpp"
 
 namespace belljar::policy {
 
@@ -22,14 +23,19 @@ struct Diagnostic {
 
 using Diagnostics = std::vector<Diagnostic>;
 
-/// Names of the presets, "agent@1" first among equals: sorted.
+/// Names of the presets that a policy can be or extend, sorted.
 [[nodiscard]] std::vector<std::string> preset_names();
 
 /// The JSON text of a preset, or empty when there is none of that name ("agent@1").
 [[nodiscard]] std::string_view preset_text(std::string_view name);
 
-/// A stack of policy texts, lowest first. One rule merges them: objects by key, scalars and arrays
-/// are replaced, null removes. Errors of all layers are reported together.
+/// No sandbox: a preset for the daemon's start-up setting, out of reach of every policy, option and
+/// request, since whoever could name it there would need no other way out.
+inline constexpr std::string_view kOffPreset = "off@1";
+
+/// A stack of policy texts, lowest first. What a text extends lies right below it. One rule merges
+/// them: objects by key, scalars and arrays are replaced, null removes. Errors of all layers are
+/// reported together.
 class Layers {
  public:
   /// `reference` is "builtin:NAME" or a file name (".jsonc" may hold comments). Reading is bounded
@@ -44,17 +50,21 @@ class Layers {
   /// `label` is what messages name instead of a line ("--set limits.wall_time=5s").
   void add_setting(std::string_view path, std::string_view value, std::string_view label);
 
+  /// The value of a variable that a policy declares under `vars`.
+  void add_variable(std::string_view name, std::string_view value, std::string_view label);
+
   /// The effective policy, or everything that is wrong with it in the order of the layers.
   [[nodiscard]] tl::expected<Policy, Diagnostics> resolve() const;
 
  private:
   struct Layer {
-    enum class Kind { kText, kPreset, kSetting, kUnreadable };
+    enum class Kind { kText, kFile, kPreset, kSetting, kVariable, kUnreadable };
     Kind kind = Kind::kText;
     std::string label;
     std::string text;          ///< kPreset: its name. kSetting: the value. kUnreadable: why.
-    std::string setting_path;  ///< kSetting only.
+    std::string setting_path;  ///< kSetting; kVariable: its name.
     bool comments_allowed = false;
+    FileId id;  ///< kFile only.
   };
   std::vector<Layer> layers_;
 };

@@ -273,14 +273,20 @@ constexpr NamedNumber kArgumentNames[] = {
 constexpr std::uint64_t kStandardDescriptors = 3;
 
 constexpr RlimitName kRlimitNames[] = {
-    {"as", RlimitUnit::kBytes, 0},         {"core", RlimitUnit::kBytes, 0},
-    {"cpu", RlimitUnit::kSeconds, 1},      {"data", RlimitUnit::kBytes, 0},
-    {"fsize", RlimitUnit::kBytes, 0},      {"locks", RlimitUnit::kCount, 0},
-    {"memlock", RlimitUnit::kBytes, 0},    {"msgqueue", RlimitUnit::kBytes, 0},
-    {"nice", RlimitUnit::kCount, 0},       {"nofile", RlimitUnit::kCount, kStandardDescriptors},
-    {"nproc", RlimitUnit::kCount, 1},      {"rss", RlimitUnit::kBytes, 0},
-    {"rtprio", RlimitUnit::kCount, 0},     {"rttime", RlimitUnit::kMicroseconds, 0},
-    {"sigpending", RlimitUnit::kCount, 0}, {"stack", RlimitUnit::kBytes, 0},
+    {"as", RlimitUnit::kBytes, 0},
+    {"core", RlimitUnit::kBytes, 0},
+    {"cpu", RlimitUnit::kSeconds, 1},
+    {"data", RlimitUnit::kBytes, 0},
+    {"fsize", RlimitUnit::kBytes, 0},
+    {"memlock", RlimitUnit::kBytes, 0},
+    {"msgqueue", RlimitUnit::kBytes, 0},
+    {"nice", RlimitUnit::kCount, 0},
+    {"nofile", RlimitUnit::kCount, kStandardDescriptors},
+    {"nproc", RlimitUnit::kCount, 1},
+    {"rtprio", RlimitUnit::kCount, 0},
+    {"rttime", RlimitUnit::kMicroseconds, 0},
+    {"sigpending", RlimitUnit::kCount, 0},
+    {"stack", RlimitUnit::kBytes, 0},
 };
 
 }  // namespace

@@ -9,12 +9,14 @@ std::string Location::text() const {
   return file + ":" + std::to_string(line) + ":" + std::to_string(column);
 }
 
-std::string Policy::where(std::string_view path) const {
+std::string Policy::where(std::string_view path) const { return origin(path).text(); }
+
+Location Policy::origin(std::string_view path) const {
   // A '.' or '[' inside a quoted key is tried as well, harmlessly: no origin ends within a key.
   // An option of the command line sets what it names, not the rest of the object that it made.
   for (bool exact = true; !path.empty(); exact = false) {
     const auto found = origins.find(std::string(path));
-    if (found != origins.end() && (exact || found->second.line > 0)) return found->second.text();
+    if (found != origins.end() && (exact || found->second.line > 0)) return found->second;
     const std::size_t cut = path.find_last_of(".[");
     path = path.substr(0, cut == std::string_view::npos ? 0 : cut);
   }

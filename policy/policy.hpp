@@ -141,6 +141,7 @@ enum class NetworkMode { kNone, kShared, kPrivate };
 
 struct Network {
   NetworkMode mode = NetworkMode::kNone;
+  Enforce enforce = Enforce::kRequire;  ///< Of `private`: kPrefer allows `shared` in its place.
 };
 
 /// What the kernel does with a system call.
@@ -267,6 +268,10 @@ struct Policy {
   std::string canonical;  ///< The effective policy as JSON, keys sorted, without white space.
   std::string digest;     ///< "sha256:" and 64 hex digits over `canonical`.
   std::map<std::string, Location> origins;  ///< Which line set each value, by path.
+
+  /// The place of the value at `path`, or of the nearest object that holds it. Without a file when
+  /// no text set it.
+  [[nodiscard]] Location origin(std::string_view path) const;
 
   /// The location of the value at `path`, or of the nearest object that holds it:
   /// "agent.json:14:9". Empty when no text set it, which means that the value is a default of ours.

@@ -31,19 +31,6 @@ std::optional<std::string> unquote(std::string_view text) {
   return std::move(node->text);
 }
 
-/// Whether `text` could stand in a JSON string: valid UTF-8 without NUL. The bytes that JSON wants
-/// escaped are replaced: they are ASCII, as their stand-in is, and so change nothing about
-/// sequences.
-bool is_text(std::string_view text) {
-  if (text.size() > kLongestText || text.find('\0') != std::string_view::npos) return false;
-  std::string json = "\"";
-  for (const char c : text) {
-    const bool escaped = c == '"' || c == '\\' || (c >= 0 && c < ' ');
-    json += escaped ? '.' : c;
-  }
-  return unquote(json + '"').has_value();
-}
-
 /// The key in brackets at the start of `rest`, which is cut off.
 std::optional<std::string> take_bracket(std::string_view& rest) {
   rest.remove_prefix(1);
@@ -67,6 +54,18 @@ void forget_places(Node& node, int source) {
 }
 
 }  // namespace
+
+bool is_text(std::string_view text) {
+  if (text.size() > kLongestText || text.find('\0') != std::string_view::npos) return false;
+  // The bytes that JSON wants escaped are replaced: they are ASCII, as their stand-in is, and so
+  // change nothing about sequences.
+  std::string json = "\"";
+  for (const char c : text) {
+    const bool escaped = c == '"' || c == '\\' || (c >= 0 && c < ' ');
+    json += escaped ? '.' : c;
+  }
+  return unquote(json + '"').has_value();
+}
 
 Parsed<std::vector<std::string>> parse_setting_path(std::string_view path) {
   if (!is_text(path)) return wrong_path(path, "is no text: invalid UTF-8, NUL, or too long");

@@ -15,6 +15,9 @@ namespace belljar::policy {
 /// Brackets hold a JSON string, or the bare key: `mounts[/work]`.
 [[nodiscard]] Parsed<std::vector<std::string>> parse_setting_path(std::string_view path);
 
+/// Whether `text` could stand in a JSON string: valid UTF-8 without NUL, and not too long.
+[[nodiscard]] bool is_text(std::string_view text);
+
 /// `text` as JSON, or as a string when it is none; nothing when it is neither (invalid UTF-8). The
 /// value has no line of its own.
 [[nodiscard]] std::optional<Node> parse_setting_value(std::string_view text, int source,

@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "launcher/cli/options.hpp"
+#include "launcher/cli/policy_command.hpp"
 #include "launcher/sys/proc.hpp"
 #include "launcher/sys/raw.hpp"
 #include "policy/suggest.hpp"
@@ -61,23 +62,42 @@ bool guard_descriptors() {
 }
 
 std::string unknown_option(const std::string& option) {
-  constexpr std::array<std::string_view, 11> kOptions = {
-      "--policy",  "--volume", "--env",    "--workdir",   "--workspace", "--network",
-      "--timeout", "--set",    "--record", "--status-fd", "--help"};
+  constexpr std::array<std::string_view, 12> kOptions = {
+      "--policy",  "--volume", "--env", "--workdir", "--workspace", "--network",
+      "--timeout", "--set",    "--var", "--record",  "--status-fd", "--help"};
   const std::string what = "unknown option " + option;
   if (const std::string_view near = policy::nearest(option, kOptions); !near.empty())
     return what + "; did you mean " + std::string(near) + "?";
   return what + " (the command to run comes after --)";
 }
 
+std::string policy_complaint(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* policy = app.get_subcommands().front();
+  constexpr std::array<std::string_view, 5> kCommands = {"init", "check", "show", "diff", "schema"};
+  if (policy->get_subcommands().empty()) {
+    const std::vector<std::string> rest = policy->remaining();
+    if (rest.empty()) return "policy: a command is missing: init, check, show, diff, or schema";
+    return policy::with_suggestion("policy: there is no command " + rest.front(), rest.front(),
+                                   kCommands);
+  }
+  const CLI::App* command = policy->get_subcommands().front();
+  const std::string name = "policy " + command->get_name();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
+    return name + ": does not know what to do with " + command->remaining().front();
+  if (command->get_name() == "diff") return name + ": expected two policies";
+  return name + ": expected a policy file, or builtin:NAME";
+}
+
 /// CLI11's own texts name its exceptions; ours name the word that was typed.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  if (!app.get_subcommands().empty() && app.get_subcommands().front()->get_name() == "policy")
+    return policy_complaint(app, error);
   const bool in_subcommand = !app.get_subcommands().empty();
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr || !in_subcommand) {
-    if (argc < 2) return "a command is missing: run, or explain";
+    if (argc < 2) return "a command is missing: run, explain, or policy";
     const std::string word = argv[1];
     if (word.starts_with("-")) return "unknown option " + word;
-    constexpr std::array<std::string_view, 2> kCommands = {"run", "explain"};
+    constexpr std::array<std::string_view, 3> kCommands = {"run", "explain", "policy"};
     return policy::with_suggestion("there is no command " + word, word, kCommands);
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
@@ -108,6 +128,8 @@ int parse_and_run(int argc, char** argv) {
       app.add_subcommand("explain", "Show what run would do, step by step, and why");
   explain_options.declare(*explain);
   explain->footer(kExplainExamples);
+  PolicyCommand policies;
+  policies.declare(app);
   std::vector<std::string> probes;
   CLI::App* probe = app.add_subcommand("probe", "")->group("");
   probe->add_option("name", probes);
@@ -120,10 +142,12 @@ int parse_and_run(int argc, char** argv) {
                  complaint(app, error, argc, argv).c_str(),
                  run->parsed()       ? "run "
                  : explain->parsed() ? "explain "
+                 : policies.parsed() ? "policy "
                                      : "");
     return run->parsed() || app.get_subcommands().empty() ? kBelljarFailed : 2;
   }
   if (run->parsed()) return run_command(run_options, record, status_fd);
+  if (policies.parsed()) return policies.run();
   if (explain->parsed()) return explain_command(explain_options);
   return probe_command(probes);
 }

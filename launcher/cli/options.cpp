@@ -131,6 +131,13 @@ class Settings {
     add(text.substr(0, equals), value, "--set " + text);
   }
 
+  void add_policy_variable(const std::string& text) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0)
+      return complain("--var " + text, "expected NAME=VALUE, as in work=/srv/work");
+    layers_.add_variable(text.substr(0, equals), text.substr(equals + 1), "--var " + text);
+  }
+
   [[nodiscard]] bool failed() const { return failed_; }
 
  private:
@@ -141,9 +148,8 @@ class Settings {
 }  // namespace
 
 void PolicyOptions::declare(CLI::App& app) {
-  app.add_option(
-         "-p,--policy", policy,
-         "A policy file, or builtin:NAME (dev@1, agent@1, strict@1). Default: builtin:dev@1")
+  app.add_option("-p,--policy", policy,
+                 "A policy file, or a preset such as builtin:agent@1. Default: builtin:dev@1")
       ->type_name("FILE|builtin:NAME");
   app.add_option("-v,--volume", volumes, "Show the host's SRC at DST; writable unless :ro")
       ->type_name("SRC:DST[:ro]")
@@ -161,6 +167,9 @@ void PolicyOptions::declare(CLI::App& app) {
   app.add_option("--set", settings, "Set any value of the policy, as in limits.rlimits.nofile=64")
       ->type_name("PATH=VALUE")
       ->allow_extra_args(false);
+  app.add_option("--var", variables, "Give a variable that the policy declares its value")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
   app.add_option("command", command, "What to run, after --")->type_name("CMD");
 }
 
@@ -174,6 +183,7 @@ std::optional<policy::Policy> PolicyOptions::resolve() const {
   if (!network.empty()) made.add("network.mode", json_string(network), "--network " + network);
   if (!timeout.empty()) made.add("limits.wall_time", json_string(timeout), "--timeout " + timeout);
   for (const std::string& setting : settings) made.add_set(setting);
+  for (const std::string& variable : variables) made.add_policy_variable(variable);
   auto resolved = layers.resolve();
   if (!resolved)
     for (const policy::Diagnostic& diagnostic : resolved.error())

@@ -20,6 +20,7 @@ struct PolicyOptions {
   std::string network;
   std::string timeout;
   std::vector<std::string> settings;
+  std::vector<std::string> variables;
   std::vector<std::string> command;
 
   /// Adds them to a subcommand.

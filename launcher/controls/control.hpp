@@ -156,6 +156,9 @@ extern const Control kCommand;
 /// The workspace with "." replaced; empty when there is none.
 [[nodiscard]] std::string workspace_path(const policy::Policy& policy, const Host& host);
 
+/// Whether the host's network is seen: as asked for, or in place of a private one.
+[[nodiscard]] bool shares_network(const policy::Policy& policy);
+
 /// The CLONE_NEW* flags that the policy asks for.
 [[nodiscard]] std::uint64_t namespace_flags(const policy::Policy& policy);
 

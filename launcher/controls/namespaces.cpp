@@ -140,7 +140,7 @@ std::uint64_t namespace_flags(const policy::Policy& policy) {
   if (spaces.ipc == NamespaceMode::kNew) flags |= CLONE_NEWIPC;
   if (spaces.uts == NamespaceMode::kNew) flags |= CLONE_NEWUTS;
   if (spaces.cgroup == NamespaceMode::kNew) flags |= CLONE_NEWCGROUP;
-  if (policy.network.mode != policy::NetworkMode::kShared) flags |= CLONE_NEWNET;
+  if (!shares_network(policy)) flags |= CLONE_NEWNET;
   return flags;
 }
 

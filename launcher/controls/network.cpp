@@ -45,6 +45,12 @@ Status plan(PlanBuilder& builder) {
     case NetworkMode::kShared:
       return {};
     case NetworkMode::kPrivate:
+      if (policy::Enforce::kPrefer == builder.policy.network.enforce) {
+        builder.degrade(
+            "the host's network in place of a private one, which this version of "
+            "belljar does not have yet");
+        return {};
+      }
       return fail({ErrorKind::kRefused, 0, "this version of belljar has no private network yet",
                    "network.mode", "use \"none\", or \"shared\" for the host's network"});
   }
@@ -52,7 +58,7 @@ Status plan(PlanBuilder& builder) {
 }
 
 std::vector<Requirement> require(const policy::Policy& policy, const Host&) {
-  if (policy.network.mode == NetworkMode::kShared) return {};
+  if (shares_network(policy)) return {};
   return {{"network namespaces", "network.mode"}};
 }
 
@@ -64,6 +70,12 @@ std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&)
 }
 
 }  // namespace
+
+bool shares_network(const policy::Policy& policy) {
+  const policy::Network& network = policy.network;
+  return network.mode == NetworkMode::kShared ||
+         (network.mode == NetworkMode::kPrivate && network.enforce == policy::Enforce::kPrefer);
+}
 
 const Control kNetwork = {
     "network",

@@ -56,6 +56,10 @@ class Drift(SandboxTest):
         self.assertLessEqual({"run", "explain"}, set(commands))
         wanted = {option for command in ([], *([name] for name in commands)) for option in options_of(help_of(*command))}
         self.assertLessEqual({"-p", "--policy", "--status-fd", "--version"}, wanted)
+        verbs = commands_of(help_of("policy"))
+        self.assertLessEqual({"init", "check"}, set(verbs))
+        wanted |= {option for verb in verbs for option in options_of(help_of("policy", verb))}
+        commands = [*commands, *verbs]
         for shell, file in FILES.items():
             text = file.read_text()
             missing = [word for word in sorted(wanted) if not is_named(word, shell, text)]
@@ -83,7 +87,8 @@ class Bash(SandboxTest):
     @once
     def test_commands_and_words_are_completed(self):
         self.answers("belljar r", "run")
-        self.answers("belljar ", "run", "explain", "--help", "--version")
+        self.answers("belljar ", "run", "explain", "policy", "--help", "--version")
+        self.answers("belljar policy i", "init")
         self.answers("belljar run --time", "--timeout")
         self.answers("belljar run --network ", "none", "shared")
         self.answers("belljar explain --network=s", "shared")
@@ -94,10 +99,13 @@ class Bash(SandboxTest):
         self.make_file("work/mine.json")
         self.make_file("work/other.txt")
         self.answers("belljar run --policy m", "mine.json")
-        self.answers("belljar run -p b", "builtin:dev@1", "builtin:agent@1", "builtin:strict@1")
+        self.answers("belljar run -p b", *(f"builtin:{name}@1" for name in
+                       ("dev", "agent", "strict", "shell", "validator", "install", "bwrap")))
+        self.make_file("work/commented.jsonc")
+        self.answers("belljar policy check c", "commented.jsonc")
         # Readline has broken the word at the colon and keeps what stands before it.
         self.answers("belljar run --policy builtin:a", "agent@1")
-        self.answers("belljar run --policy=builtin:s", "strict@1")
+        self.answers("belljar run --policy=builtin:st", "strict@1")
 
     @once
     def test_behind_two_dashes_programs_and_files_are_completed(self):

@@ -29,6 +29,12 @@ class Network(SandboxTest):
         self.assertEqual(self.connect(code, "none"), "ECONNREFUSED")
         self.assertEqual(self.connect(code, "shared"), "open")
 
+    def test_a_private_network_that_is_preferred_is_the_hosts_for_now_and_said_so(self):
+        code = f"reach(socket.AF_INET, ('127.0.0.1', {self.port}))"
+        run = self.inside(CONNECT + f"    say({code})", policy={"network": {"mode": "private", "enforce": "prefer"}})
+        self.assertEqual(run.json(), "open")
+        self.assertIn("network", [item["control"] for item in run.record["degraded"]])
+
     def test_the_hosts_ipv6_loopback_is_out_of_reach(self):
         try:
             listener = socket.create_server(("::1", 0), family=socket.AF_INET6)

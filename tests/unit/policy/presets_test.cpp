@@ -4,6 +4,7 @@
 #include <string>
 
 #include "loading.hpp"
+#include "policy/order.hpp"
 
 namespace belljar::policy {
 namespace {
@@ -17,7 +18,8 @@ Policy preset(std::string_view name) {
 }
 
 TEST_CASE("the presets are named in order") {
-  CHECK(preset_names() == std::vector<std::string>{"agent@1", "dev@1", "strict@1"});
+  CHECK(preset_names() == std::vector<std::string>{"agent@1", "bwrap@1", "dev@1", "install@1",
+                                                   "shell@1", "strict@1", "validator@1"});
   CHECK(preset_text("agent@2").empty());
 }
 
@@ -69,6 +71,49 @@ TEST_CASE("strict@1 writes nothing but /tmp") {
     CAPTURE(entry.first);
     if (mount.type == MountType::kBind) CHECK(mount.readonly);
     if (mount.type == MountType::kTmpfs) CHECK(mount.noexec);
+  }
+}
+
+TEST_CASE("the presets of shell sessions differ in their networks alone") {
+  CHECK(preset("shell@1").network.mode == NetworkMode::kPrivate);
+  CHECK(preset("shell@1").network.enforce == Enforce::kPrefer);
+  CHECK(preset("install@1").network.mode == NetworkMode::kPrivate);
+  CHECK(preset("install@1").network.enforce == Enforce::kRequire);
+  CHECK(preset("validator@1").network.mode == NetworkMode::kNone);
+  for (const char* name : {"install@1", "validator@1"}) {
+    CHECK(check_ceiling(preset(name), preset("shell@1")).empty());
+    CHECK(preset(name).identity.umask == 022U);
+  }
+}
+
+TEST_CASE("bwrap@1 has mounts and processes of its own, and the rest of the caller") {
+  const Policy policy = preset("bwrap@1");
+  CHECK(policy.filesystem.root == RootKind::kEmpty);
+  CHECK(policy.filesystem.mounts.empty());
+  CHECK(policy.namespaces.ipc == NamespaceMode::kShared);
+  CHECK(policy.network.mode == NetworkMode::kShared);
+  CHECK(policy.syscalls.base == SyscallBase::kNone);
+  CHECK(policy.env.pass == std::vector<std::string>{"*"});
+}
+
+TEST_CASE("off@1 is out of reach, and loads from its text alone") {
+  const std::string_view refusal =
+      "\"builtin:off@1\" is no sandbox; only an operator's start-up setting of the daemon can "
+      "choose "
+      "it, no policy and no option";
+  Layers named;
+  named.add("builtin:off@1");
+  CHECK(testing::errors_of(named) == "builtin:off@1: " + std::string(refusal));
+  CHECK(testing::errors_of(R"({"version":1,"extends":["builtin:off@1"]})") ==
+        "p.json:1:25: extends[0]: " + std::string(refusal));
+  Layers text;
+  text.add_text(preset_text("off@1"), "off@1");
+  CHECK(load(text).namespaces.mount == NamespaceMode::kShared);
+}
+
+TEST_CASE("presets hold no variables, which are not looked for in them") {
+  for (const std::string& name : preset_names()) {
+    CHECK(preset_text(name).find("${") == std::string_view::npos);
   }
 }
 

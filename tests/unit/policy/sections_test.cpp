@@ -32,11 +32,11 @@ TEST_CASE("the version is required and must be 1") {
 TEST_CASE("extensions and $schema are ignored at the top level only") {
   CHECK(errors_in(R"("$schema":"s.json","x-team":{"anything":[null]})") == "");
   CHECK(errors_in(R"("network":{"x-team":1})") ==
-        "p.json:1:25: network[\"x-team\"]: unknown key (one of: mode)");
+        "p.json:1:25: network[\"x-team\"]: unknown key (one of: mode, enforce)");
 }
 
 TEST_CASE("keys of the design that are not enforced are refused wherever they are") {
-  for (const char* key : {"vars", "final", "kind", "report", "tests"}) {
+  for (const char* key : {"kind", "report", "tests"}) {
     CHECK(errors_in("\"" + std::string(key) + "\":{}") ==
           "p.json:1:14: " + std::string(key) + ": " + std::string(kRefused));
   }
@@ -45,7 +45,14 @@ TEST_CASE("keys of the design that are not enforced are refused wherever they ar
   for (const char* key : {"dns", "publish", "allow", "deny"}) {
     CHECK(first_message("\"network\":{\"" + std::string(key) + "\":[]}") == kRefused);
   }
-  CHECK(first_message(R"("vars":null)") == kRefused);
+  CHECK(first_message(R"("tests":null)") == kRefused);
+}
+
+TEST_CASE("limits that the kernel ignores are refused") {
+  for (const char* name : {"locks", "rss"}) {
+    CHECK(first_message(R"("limits":{"rlimits":{")" + std::string(name) + R"(":"unlimited"}})") ==
+          "Linux takes this limit and ignores it (man 2 getrlimit), so it is refused; remove it");
+  }
 }
 
 TEST_CASE("time is shared unless it is new, and only a new one has offsets") {
