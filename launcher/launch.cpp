@@ -431,9 +431,15 @@ class Launcher {
       if (terminal_.active()) terminal_.move(relayed);
       if (ready[1].revents != 0) pass_signal_on();
       if (ready[3].revents != 0 && memory_ran_out()) return end_with(Cause::kMemory);
-      if (relay_.move(ready.data() + kOwn)) return end_with(Cause::kOutput);
+      if (relay_.move(ready.data() + kOwn) || wrote_too_much()) return end_with(Cause::kOutput);
       if (!heard && ready[2].revents != 0) return ended_silently();
     }
+  }
+
+  /// Through pipes and terminal together.
+  [[nodiscard]] bool wrote_too_much() const {
+    return relay_.exceeded() || terminal_.exceeded() ||
+           (policy_.limits.output && relay_.taken() + terminal_.taken() > *policy_.limits.output);
   }
 
   /// The deadline that is in force now; none when the command may run for ever.
@@ -603,7 +609,7 @@ class Launcher {
     UniqueFd master(ends[0]), slave(ends[1]);
     if (step >= 0)
       terminal_.start(std::get<OpenTerminal>(plan_.steps[static_cast<std::size_t>(step)].action),
-                      std::move(master), std::move(slave));
+                      policy_.limits.output, std::move(master), std::move(slave));
     return got;
   }
 
@@ -796,7 +802,7 @@ class Launcher {
       record_.cause = Cause::kWallTime;
       record_.limits.emplace_back("wall_time");
     }
-    if (!relay_.exceeded()) return;
+    if (!wrote_too_much()) return;
     record_.cause = Cause::kOutput;
     record_.limits.emplace_back("output");
   }

@@ -41,6 +41,9 @@ class OutputRelay {
 
   [[nodiscard]] bool exceeded() const { return exceeded_; }
 
+  /// Bytes so far.
+  [[nodiscard]] std::uint64_t taken() const { return taken_; }
+
  private:
   struct Stream {
     std::vector<int> descriptors;  ///< 1, 2 or both.

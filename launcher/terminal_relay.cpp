@@ -31,8 +31,12 @@ bool is_for_later(ssize_t done) { return done < 0 && (errno == EAGAIN || errno =
 
 TerminalRelay::~TerminalRelay() { leave(); }
 
-void TerminalRelay::start(const OpenTerminal& plan, UniqueFd master, UniqueFd slave) {
+void TerminalRelay::start(const OpenTerminal& plan, std::optional<std::uint64_t> limit,
+                          UniqueFd master, UniqueFd slave) {
   plan_ = &plan;
+  limit_ = limit;
+  taken_ = 0;
+  exceeded_ = false;
   master_ = std::move(master);
   slave_ = std::move(slave);
   to_sandbox_.clear();
@@ -112,8 +116,17 @@ void TerminalRelay::write_master() {
 void TerminalRelay::read_master() {
   std::array<char, 16384> buffer;
   const ssize_t got = read(master_.get(), buffer.data(), buffer.size());
-  if (got > 0) to_caller_.append(buffer.data(), static_cast<std::size_t>(got));
-  if (got <= 0 && !is_for_later(got)) master_.reset();
+  if (got <= 0) {
+    if (!is_for_later(got)) master_.reset();
+    return;
+  }
+  auto size = static_cast<std::size_t>(got);
+  if (limit_ && size > *limit_ - taken_) {
+    exceeded_ = true;
+    size = static_cast<std::size_t>(*limit_ - taken_);
+  }
+  taken_ += size;
+  to_caller_.append(buffer.data(), size);
 }
 
 /// In pieces that a pipe takes at once when it takes anything (man 7 pipe): what cannot be made not

@@ -27,8 +27,14 @@ class TerminalRelay {
   /// The caller's terminal is as it was.
   ~TerminalRelay();
 
-  /// Takes over both ends of the sandbox's terminal. `plan` outlives the relay.
-  void start(const OpenTerminal& plan, sys::UniqueFd master, sys::UniqueFd slave);
+  /// Takes over both ends of the sandbox's terminal. `plan` outlives the relay. Of what is written
+  /// to it, `limit` bytes pass on.
+  void start(const OpenTerminal& plan, std::optional<std::uint64_t> limit, sys::UniqueFd master,
+             sys::UniqueFd slave);
+  /// More was written than may pass on.
+  [[nodiscard]] bool exceeded() const { return exceeded_; }
+  /// Bytes so far.
+  [[nodiscard]] std::uint64_t taken() const { return taken_; }
   [[nodiscard]] bool active() const { return master_.valid(); }
 
   static constexpr std::size_t kPollCount = 3;
@@ -63,6 +69,9 @@ class TerminalRelay {
   int input_ = -1;
   int output_ = -1;
   std::optional<sys::TerminalSettings> before_;  ///< While the caller's terminal is raw.
+  std::optional<std::uint64_t> limit_;
+  std::uint64_t taken_ = 0;
+  bool exceeded_ = false;
   std::string to_sandbox_;
   std::string to_caller_;
 };

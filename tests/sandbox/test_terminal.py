@@ -240,6 +240,14 @@ class WithoutATerminal(SandboxTest):
         running.process.stdout.close()
         running.process.wait(timeout=20)
 
+    def test_what_goes_to_it_counts_as_output(self):
+        for limit, cause in (("10KiB", "output"), ("1MiB", "exited")):
+            run = self.sandbox("seq", "10000", policy={"io": {"tty": "new"}, "limits": {"output": limit}})
+            self.assertEqual(run.record["cause"], cause, str(run))
+        self.assertTrue(run.out.endswith("10000\r\n"), run.out[-20:])
+        run = self.sandbox("seq", "10000", policy={"io": {"tty": "new"}, "limits": {"output": "10KiB"}})
+        self.assertEqual(len(run.out), 10240)
+
     def test_it_needs_the_sandboxs_own_dev(self):
         run = self.sandbox("true", policy={"io": {"tty": "new"}, "filesystem": {"mounts": {"/dev": None}}})
         self.check_refused(run, "io.tty", 'add "/dev": {"type": "dev"} to filesystem.mounts')
