@@ -3,6 +3,7 @@
 _belljar_options_explain="-h --help -p --policy -v --volume -e --env -w --workdir --workspace --network
   --timeout --set --var"
 _belljar_options_run="$_belljar_options_explain --record --status-fd"
+_belljar_options_explain+=" --can"
 _belljar_options_policy="init check show diff schema -h --help --ceiling --origin --json --set --var"
 
 # What may stand behind an option; an option of its own takes no value.
@@ -24,6 +25,7 @@ _belljar_value() {
       compgen -W "identity.uid= identity.enforce=prefer limits.rlimits.nofile= limits.wall_time=
         network.mode= syscalls.base=" -- "$2"
       ;;
+    --can) compgen -W "read:/ write:/ exec:/ connect:" -- "$2" ;;
     --status-fd | --var) ;;
     *) return 1 ;;
   esac

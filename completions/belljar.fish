@@ -38,6 +38,7 @@ complete -c belljar -n "__belljar_in policy" -l set -x -d "Set any value of the 
 complete -c belljar -n "__belljar_in policy" -l ceiling -x -a "(__belljar_policies)" -d "A policy that none may exceed"
 complete -c belljar -n "__belljar_in policy" -l origin -d "With the line that set each value"
 complete -c belljar -n "__belljar_in policy" -l json -d "On one line, as it is digested"
+complete -c belljar -n "__belljar_in explain" -l can -x -a "read:/ write:/ exec:/ connect:" -d "Ask what the command could do"
 complete -c belljar -n "__belljar_in run" -l record -r -d "Write the record here at the end"
 complete -c belljar -n "__belljar_in run" -l status-fd -x -d "Write started, stopped and record as JSON lines here"
 complete -c belljar -n "__fish_seen_subcommand_from run explain; and contains -- -- (commandline -opc)" -x -a "(__fish_complete_subcommand --fcs-skip=3)"

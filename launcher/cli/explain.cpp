@@ -1,11 +1,35 @@
+#include <algorithm>
 #include <cstdio>
 
+#include "launcher/can.hpp"
 #include "launcher/cli/options.hpp"
 #include "launcher/failure.hpp"
 
 namespace belljar::launcher {
 
-int explain_command(const PolicyOptions& options) {
+namespace {
+
+/// 0: yes to all; 1: no to one; 2: one is no question; 3: one that only a run can answer.
+int answer(const std::vector<std::string>& questions, const Plan& plan,
+           const policy::Policy& policy, const Host& host) {
+  int status = 0;
+  for (const std::string& question : questions) {
+    const Result<Answer> found = can(question, plan, policy, host);
+    if (found) {
+      std::printf("%s: %s: %s\n", question.c_str(), found->yes ? "yes" : "no",
+                  found->because.c_str());
+      status = std::max(status, found->yes ? 0 : 1);
+      continue;
+    }
+    std::fprintf(stderr, "belljar: --can %s: %s\n", question.c_str(), found.error().what.c_str());
+    status = std::max(status, found.error().kind == ErrorKind::kInvalid ? 2 : 3);
+  }
+  return status;
+}
+
+}  // namespace
+
+int explain_command(const PolicyOptions& options, const std::vector<std::string>& questions) {
   const std::optional<policy::Policy> policy = options.resolve();
   if (!policy) return 2;
   Result<Host> host = observe_host(*policy);
@@ -17,6 +41,7 @@ int explain_command(const PolicyOptions& options) {
     std::fputs(failure_text(describe_refusal(plan.error(), *policy)).c_str(), stderr);
     return 1;
   }
+  if (!questions.empty()) return answer(questions, *plan, *policy, *host);
   std::fputs(explain(*plan, *policy).c_str(), stdout);
   return 0;
 }

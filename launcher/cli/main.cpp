@@ -37,7 +37,10 @@ for it. Nothing is run.
 
 Examples:
   belljar explain
-  belljar explain --policy agent.json -- python3 agent.py)";
+  belljar explain --policy agent.json -- python3 agent.py
+  belljar explain --can write:/etc/hosts --can connect:1.1.1.1:53
+      What the command could do, and which line or file decides. Exit status: 0 yes to
+      all, 1 no, 3 what only a run can tell.)";
 
 /// Descriptors 0, 1 and 2 exist, so that nothing of ours lands there; all others end at exec. The
 /// lowest free number is what open gives (man 2 open), so one above 2 proves that none is missing.
@@ -62,9 +65,9 @@ bool guard_descriptors() {
 }
 
 std::string unknown_option(const std::string& option) {
-  constexpr std::array<std::string_view, 12> kOptions = {
-      "--policy",  "--volume", "--env", "--workdir", "--workspace", "--network",
-      "--timeout", "--set",    "--var", "--record",  "--status-fd", "--help"};
+  constexpr std::array<std::string_view, 13> kOptions = {
+      "--policy", "--volume", "--env",    "--workdir",   "--workspace", "--network", "--timeout",
+      "--set",    "--var",    "--record", "--status-fd", "--can",       "--help"};
   const std::string what = "unknown option " + option;
   if (const std::string_view near = policy::nearest(option, kOptions); !near.empty())
     return what + "; did you mean " + std::string(near) + "?";
@@ -127,6 +130,12 @@ int parse_and_run(int argc, char** argv) {
   CLI::App* explain =
       app.add_subcommand("explain", "Show what run would do, step by step, and why");
   explain_options.declare(*explain);
+  std::vector<std::string> questions;
+  explain
+      ->add_option("--can", questions,
+                   "Ask read:/PATH, write:/PATH, exec:/PATH or connect:ADDR:PORT")
+      ->type_name("QUESTION")
+      ->allow_extra_args(false);
   explain->footer(kExplainExamples);
   PolicyCommand policies;
   policies.declare(app);
@@ -148,7 +157,7 @@ int parse_and_run(int argc, char** argv) {
   }
   if (run->parsed()) return run_command(run_options, record, status_fd);
   if (policies.parsed()) return policies.run();
-  if (explain->parsed()) return explain_command(explain_options);
+  if (explain->parsed()) return explain_command(explain_options, questions);
   return probe_command(probes);
 }
 

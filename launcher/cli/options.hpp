@@ -34,7 +34,8 @@ struct PolicyOptions {
 inline constexpr int kBelljarFailed = 125;
 
 int run_command(const PolicyOptions& options, const std::string& record, int status_fd);
-int explain_command(const PolicyOptions& options);
+/// The plan, or the answers to `questions` (launcher/can.hpp).
+int explain_command(const PolicyOptions& options, const std::vector<std::string>& questions);
 int probe_command(const std::vector<std::string>& names);
 
 }  // namespace belljar::launcher
