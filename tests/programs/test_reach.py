@@ -29,7 +29,7 @@ WIDE_OPEN = {
 # One option that opens one thing, and the line that it adds.
 OPENINGS = [
     (["--network", "shared"], "the host's 127.0.0.1: connects"),
-    (["--network", "shared"], "the host's socket @abstract: connects"),
+    (["--network", "shared", "--set", "landlock.scopes=[]"], "the host's socket @abstract: connects"),
     (["-v", "{neighbour}:{neighbour}"], "create files in $NEIGHBOUR (disk)"),
     (["-v", "{neighbour}:{neighbour}:ro"], "the host's socket $NEIGHBOUR/host.sock: connects"),
     (["--set", "filesystem.hide[/home]=null"], "read $NEIGHBOUR/shared.txt"),
