@@ -428,7 +428,7 @@ class Launcher {
         heard = true;
         if (std::optional<Attempt> end = hear()) return *end;
       }
-      if (terminal_.active()) terminal_.move(relayed);
+      terminal_.move(relayed);
       if (ready[1].revents != 0) pass_signal_on();
       if (ready[3].revents != 0 && memory_ran_out()) return end_with(Cause::kMemory);
       if (relay_.move(ready.data() + kOwn) || wrote_too_much()) return end_with(Cause::kOutput);
@@ -493,13 +493,16 @@ class Launcher {
     return Attempt::kDone;
   }
 
-  /// After the end of the sandbox, what is in the pipes still goes to a reader that takes it. False
-  /// when the time is over first. Once belljar has been asked to end, a reader that takes nothing
-  /// for a second is not waited for.
+  /// After the end of the sandbox, what is in the pipes and its terminal still goes to a reader
+  /// that takes it. False when the time is over first. Once belljar has been asked to end, a reader
+  /// that takes nothing for a second is not waited for.
   bool pass_output_on(std::optional<Clock::time_point> end) {
-    while (relay_.is_open()) {
-      std::array<pollfd, 1 + OutputRelay::kPolls> ready = {{{signals_.get(), POLLIN, 0}}};
+    while (relay_.is_open() || terminal_.is_open()) {
+      std::array<pollfd, 1 + OutputRelay::kPolls + TerminalRelay::kPollCount> ready = {
+          {{signals_.get(), POLLIN, 0}}};
       relay_.wait_for(ready.data() + 1);
+      const auto relayed = std::span(ready).last<TerminalRelay::kPollCount>();
+      std::ranges::copy(terminal_.wanted(), relayed.begin());
       std::int64_t timeout = was_asked_to_end() ? 1000 : 3'600'000;
       if (end) {
         const auto left = std::chrono::ceil<std::chrono::milliseconds>(*end - Clock::now());
@@ -510,6 +513,7 @@ class Launcher {
       if (count == 0 && was_asked_to_end()) return false;
       if (count <= 0) continue;
       relay_.move(ready.data() + 1);
+      terminal_.move(relayed);
       signalfd_siginfo info{};
       if (ready[0].revents != 0 && read(signals_.get(), &info, sizeof info) == sizeof info)
         passed_on_ |= std::uint64_t{1} << info.ssi_signo;
@@ -563,8 +567,10 @@ class Launcher {
   /// The command has stopped on its own terminal, by a key or by itself: so does belljar, with its
   /// whole process group, as it would have done on the caller's. Where there is nobody who could
   /// let it go on, the kernel does not stop it (an orphaned process group), and the command goes
-  /// on.
+  /// on. Away from the foreground of a terminal nobody has pressed a key, and a command could stop
+  /// whatever runs beside belljar.
   void stop_likewise() {
+    if (!terminal_.in_foreground()) return;
     terminal_.leave();
     sigset_t stop;
     sigemptyset(&stop);
@@ -856,9 +862,7 @@ class Launcher {
     record_.usage.written_blocks = usage.ru_oublock;
     note_evidence();
     init_.reset();
-    constexpr std::chrono::milliseconds kOverTime{500};
-    terminal_.drain(signals_.get(),
-                    record_.cause == Cause::kWallTime ? kOverTime : std::chrono::milliseconds(-1));
+    terminal_.sandbox_has_ended();
     return Attempt::kDone;
   }
 

@@ -79,6 +79,7 @@ void TerminalRelay::take_size_over() {
 
 std::array<pollfd, TerminalRelay::kPollCount> TerminalRelay::wanted() const {
   std::array<pollfd, kPollCount> set = {{{-1, 0, 0}, {-1, 0, 0}, {-1, 0, 0}}};
+  if (!to_caller_.empty()) set[2] = {output_, POLLOUT, 0};
   if (!active()) return set;
   // Reading a terminal from the background would stop us.
   const bool may_read = plan_->terminal != plan_->input || before_;
@@ -86,7 +87,6 @@ std::array<pollfd, TerminalRelay::kPollCount> TerminalRelay::wanted() const {
   short events = to_caller_.size() < kRoom ? POLLIN : 0;
   if (!to_sandbox_.empty()) events |= POLLOUT;
   if (events != 0) set[1] = {master_.get(), events, 0};
-  if (!to_caller_.empty()) set[2] = {output_, POLLOUT, 0};
   return set;
 }
 
@@ -142,23 +142,11 @@ void TerminalRelay::write_output() {
   master_.reset();
 }
 
-void TerminalRelay::drain(int interrupt, std::chrono::milliseconds patience) {
+void TerminalRelay::sandbox_has_ended() {
   // With the last one closed, the end is told after everything that was written before.
   slave_.reset();
   input_ = -1;
   to_sandbox_.clear();
-  while (active() || !to_caller_.empty()) {
-    std::array<pollfd, kPollCount + 1> set;
-    std::ranges::copy(wanted(), set.begin());
-    if (!active() && !to_caller_.empty()) set[2] = {output_, POLLOUT, 0};
-    set[kPollCount] = {interrupt, POLLIN, 0};
-    const int count = poll(set.data(), set.size(), static_cast<int>(patience.count()));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0 || set[kPollCount].revents != 0) break;
-    move(std::span(set).first<kPollCount>());
-  }
-  leave();
-  master_.reset();
 }
 
 }  // namespace belljar::launcher

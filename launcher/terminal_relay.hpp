@@ -8,7 +8,7 @@
 #include <poll.h>
 
 #include <array>
-#include <chrono>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,17 +48,19 @@ class TerminalRelay {
   /// The caller's terminal becomes raw, when we are in its foreground, and becomes as it was.
   void enter();
   void leave();
+  /// Whether belljar's process group is the one that the caller's terminal listens to.
+  [[nodiscard]] bool in_foreground() const;
 
-  /// After the sandbox's end: passes on what it had still written, however slowly it is read. Ends
-  /// early when `interrupt` becomes readable, or nothing has moved for `patience` (-1: for ever).
-  void drain(int interrupt, std::chrono::milliseconds patience);
+  /// Nothing is read for it any more, and the end of what it has written will be told.
+  void sandbox_has_ended();
+  /// Whether anything may still come.
+  [[nodiscard]] bool is_open() const { return active() || !to_caller_.empty(); }
 
  private:
   void read_input();
   void read_master();
   void write_master();
   void write_output();
-  [[nodiscard]] bool in_foreground() const;
 
   static constexpr std::size_t kRoom = 64 << 10;
 

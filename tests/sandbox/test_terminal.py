@@ -5,6 +5,7 @@ The caller sits at a real terminal: a shell in tmux, whose keys and screen the t
 
 import re
 import shlex
+import signal
 import subprocess
 import time
 
@@ -247,6 +248,25 @@ class WithoutATerminal(SandboxTest):
         self.assertTrue(run.out.endswith("10000\r\n"), run.out[-20:])
         run = self.sandbox("seq", "10000", policy={"io": {"tty": "new"}, "limits": {"output": "10KiB"}})
         self.assertEqual(len(run.out), 10240)
+
+    def test_a_command_that_stops_itself_stops_nobody_outside(self):
+        """Without a terminal no key was pressed: belljar's process group, its caller in it, goes on.
+
+        The group is a job of a shell's, so that the kernel would stop it (it is not orphaned)."""
+        job = 'set -m\n(set +m; "$@" & belljar=$!; sleep 1; kill -KILL $belljar; echo went on) &\nwait\n'
+        run = self.sandbox("sh", "-c", "kill -STOP $$", policy={"io": {"tty": "new"}}, any_back_end=True,
+                           wrap=["bash", self.make_file("job", job)], timeout=10, start_new_session=True)
+        self.assertIn("went on", run.out, str(run))
+
+    def test_the_end_arrives_though_signals_come(self):
+        """A new size of the terminal is no reason to drop what is still to be read."""
+        running = self.start_sandbox("sh", "-c", "seq 20000; echo the end", policy={"io": {"tty": "new"}}, status=True)
+        running.wait_until_started()
+        time.sleep(0.5)
+        for number in (signal.SIGWINCH, signal.SIGCONT, signal.SIGUSR1):
+            running.send(number)
+        run = running.finish()
+        self.assertTrue(run.out.endswith("the end\r\n"), run.out[-40:])
 
     def test_it_needs_the_sandboxs_own_dev(self):
         run = self.sandbox("true", policy={"io": {"tty": "new"}, "filesystem": {"mounts": {"/dev": None}}})
