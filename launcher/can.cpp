@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "launcher/controls/paths.hpp"
+#include "launcher/sys/landlock.hpp"
 #include "policy/units.hpp"
 
 namespace belljar::launcher {
@@ -77,14 +78,26 @@ class Question {
     if (policy_.syscalls.base == policy::SyscallBase::kStrict1 &&
         !policy_.syscalls.rules.contains("socket"))
       return no("the filter allows local sockets only, " + origin("syscalls.base"));
-    const auto& ports = policy_.landlock.connect_tcp;
-    if (ports && std::find(ports->begin(), ports->end(), port) == ports->end())
+    if (landlock_refuses(port))
       return no("port " + std::to_string(port) + " is not among those of " +
                 origin("landlock.connect_tcp"));
     return yes("as the host can reach " + address + ", " + mode);
   }
 
  private:
+  /// By the plan: what the policy only preferred may not be in it.
+  [[nodiscard]] bool landlock_refuses(std::uint16_t port) const {
+    for (const Step& step : plan_.steps) {
+      const auto* domain = std::get_if<TakeLandlock>(&step.action);
+      if (domain == nullptr || (domain->tcp & sys::kLandlockConnectTcp) == 0) continue;
+      return std::none_of(
+          domain->ports.begin(), domain->ports.end(), [&](const LandlockPort& rule) {
+            return rule.port == port && (rule.access & sys::kLandlockConnectTcp) != 0;
+          });
+    }
+    return false;
+  }
+
   [[nodiscard]] std::string origin(const std::string& path) const {
     const std::string where = policy_.where(path);
     return (where.empty() ? "by default" : where) + " " + path;

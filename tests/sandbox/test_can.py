@@ -68,6 +68,15 @@ class Can(SandboxTest):
             self.assertRegex(answers[question][1], words)
 
     @back_ends("modern")
+    def test_a_port_is_refused_only_where_this_kernel_does(self):
+        policy = self.policy({"network": {"mode": "shared"}, "landlock": {"connect_tcp": [443], "enforce": "prefer"}})
+        answers, _ = self.ask(policy, "connect:192.0.2.1:443", "connect:192.0.2.1:80")
+        self.assertEqual([answer[0] for answer in answers.values()], ["yes", "no"])
+        run = self.belljar("explain", "--policy", policy, "--can", "connect:192.0.2.1:80",
+                           wrap=[self.tool("landlock_abi"), "3"])
+        self.assertEqual(run.code, 0, str(run))
+
+    @back_ends("modern")
     def test_what_cannot_be_told_is_not_guessed(self):
         run = self.belljar("explain", "--policy", self.policy(), "--can", "read:/proc/1/environ")
         self.assertEqual((run.code, run.out), (3, ""))
