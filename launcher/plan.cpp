@@ -8,6 +8,7 @@
 #include "launcher/controls/control.hpp"
 #include "launcher/sys/landlock.hpp"
 #include "policy/names.hpp"
+#include "policy/units.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -26,13 +27,8 @@ std::string flags_text(unsigned flags) {
   return text;
 }
 
-std::string bytes_text(std::uint64_t bytes) {
-  if (bytes % (1U << 20) == 0) return std::to_string(bytes >> 20) + " MiB";
-  return std::to_string(bytes) + " B";
-}
-
 std::string size_text(std::uint64_t bytes, std::uint64_t inodes) {
-  return bytes_text(bytes) + ", " + std::to_string(inodes) + " files";
+  return policy::size_text(bytes) + ", " + std::to_string(inodes) + " files";
 }
 
 std::string namespaces_text(std::uint64_t flags) {
@@ -61,9 +57,7 @@ std::string limit_text(const std::string& name, std::uint64_t value) {
     using Unit = policy::RlimitUnit;
     if (known.unit == Unit::kSeconds) return std::to_string(value) + " s";
     if (known.unit == Unit::kMicroseconds) return std::to_string(value) + " us";
-    if (known.unit == Unit::kBytes && value % (1U << 20) == 0 && value != 0)
-      return std::to_string(value >> 20) + " MiB";
-    if (known.unit == Unit::kBytes) return std::to_string(value) + " B";
+    if (known.unit == Unit::kBytes) return policy::size_text(value);
   }
   return std::to_string(value);
 }
@@ -97,11 +91,12 @@ struct Describe {
     return "limit " + a.limit + " to " + a.text + " (" + files + "), and read it back";
   }
   std::string operator()(const RelayOutput& a) const {
-    return "pass at most " + bytes_text(a.limit) + " on from " +
+    return "pass at most " + policy::size_text(a.limit) + " on from " +
            (a.descriptors.size() == 2 ? "descriptors " : "descriptor ") + list(a.descriptors);
   }
   std::string operator()(const MeasureDisk& a) const {
-    return "measure what is bound writable, now and once a second: at most " + bytes_text(a.limit);
+    return "measure what is bound writable, now and once a second: at most " +
+           policy::size_text(a.limit);
   }
   std::string operator()(const CreateNamespaces& a) const {
     std::string text = "create namespaces: " + namespaces_text(a.flags);

@@ -101,6 +101,12 @@ Parsed<std::uint64_t> parse_size(std::string_view text) {
   return *size;
 }
 
+std::string size_text(std::uint64_t bytes) {
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+  if (bytes != 0 && bytes % kMiB == 0) return std::to_string(bytes / kMiB) + " MiB";
+  return std::to_string(bytes) + " B";
+}
+
 Parsed<std::chrono::milliseconds> parse_duration(std::string_view text) {
   const std::string_view digits = text.substr(0, count_digits(text));
   const std::string_view name = text.substr(digits.size());

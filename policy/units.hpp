@@ -17,6 +17,9 @@ using Parsed = tl::expected<T, std::string>;
 /// "512MiB": a whole number of B, KiB, MiB, GiB or TiB.
 [[nodiscard]] Parsed<std::uint64_t> parse_size(std::string_view text);
 
+/// "512 MiB", or "1000 B" for what is no whole number of them: for people.
+[[nodiscard]] std::string size_text(std::uint64_t bytes);
+
 /// "500ms", "30s", "15m", "2h", "1d": whole numbers, up to 365 days.
 [[nodiscard]] Parsed<std::chrono::milliseconds> parse_duration(std::string_view text);
 

@@ -7,6 +7,7 @@
 
 #include "launcher/controls/control.hpp"
 #include "launcher/controls/paths.hpp"
+#include "policy/units.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -21,11 +22,6 @@ struct Limit {
   LimitCgroup (*lower)(const policy::Limits&, int version);
 };
 
-std::string size_text(std::uint64_t bytes) {
-  constexpr std::uint64_t kMiB = 1U << 20;
-  return bytes % kMiB == 0 ? std::to_string(bytes / kMiB) + " MiB" : std::to_string(bytes) + " B";
-}
-
 /// v1 has no limit of swap alone, but one of memory and swap together.
 LimitCgroup::Write swap_write(const policy::Limits& limits, int version) {
   const std::uint64_t swap = limits.swap.value_or(0);
@@ -36,7 +32,7 @@ LimitCgroup::Write swap_write(const policy::Limits& limits, int version) {
 }
 
 LimitCgroup memory_limit(const policy::Limits& limits, int version) {
-  LimitCgroup limit{"memory", size_text(*limits.memory), {}, {}};
+  LimitCgroup limit{"memory", policy::size_text(*limits.memory), {}, {}};
   const std::string bytes = std::to_string(*limits.memory);
   if (version == 1) {
     limit.writes = {{"memory.limit_in_bytes", bytes}};
@@ -49,7 +45,7 @@ LimitCgroup memory_limit(const policy::Limits& limits, int version) {
 }
 
 LimitCgroup swap_limit(const policy::Limits& limits, int version) {
-  return {"swap", size_text(*limits.swap), {swap_write(limits, version)}, {}};
+  return {"swap", policy::size_text(*limits.swap), {swap_write(limits, version)}, {}};
 }
 
 /// The sandbox's init, which is ours, comes on top.
