@@ -43,6 +43,15 @@ class Scopes(SandboxTest):
         self.assertEqual(self.reach(scopes=["signal"]), "open")
         self.assertEqual(self.reach(), "open")
 
+    def test_no_preset_with_the_hosts_network_reaches_them(self):
+        """shell@1 falls back to the host's network where it cannot have its own."""
+        code = f"import socket; socket.socket(socket.AF_UNIX).connect('\\0{self.listener()}')"
+        for preset in ("agent@1", "shell@1"):
+            for more, expected in (([], "Operation not permitted"), (["--set=landlock.scopes=[]"], "")):
+                run = self.sandbox("/usr/bin/python3", "-c", code, policy=f"builtin:{preset}",
+                                   options=[*self.session_options(), *more])
+                self.assertEqual((run.code != 0, expected in run.err), (bool(expected), True), f"{preset} {run}")
+
     def test_the_probe_finds_the_door_only_without_the_scope(self):
         self.listener()
         for members, expected in ((SCOPES, "abstract-socket EPERM\n"), ({}, "abstract-socket open\n")):
