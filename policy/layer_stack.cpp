@@ -186,6 +186,9 @@ std::string LayerStack::extend_file(std::string_view name) {
     return in_quotes(label) + ": " + file.error() +
            (preset ? "; the preset is called \"builtin:" + std::string(name) + "\"" : "");
   }
+  // The file that the caller named is looked at only now: most policies extend no file.
+  Link& lowest = chain_.front();
+  if (lowest.file == FileId{}) lowest.file = file_id(lowest.label);
   std::string cycle = cycle_to({label, file->id});
   if (cycle.empty()) push_file(*file, label);
   return cycle;

@@ -59,7 +59,8 @@ class LayerStack {
   /// A text whose extended ones are being read.
   struct Link {
     std::string label;
-    std::optional<FileId> file;  ///< Absent: a preset, or a text from memory.
+    std::optional<FileId> file;  ///< Absent: a preset, or a text from memory. FileId{}: not looked
+                                 ///< at yet.
   };
 
   int add_source(std::string_view label);

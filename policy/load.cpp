@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "policy/layer_stack.hpp"
+#include "policy/policy_file.hpp"
 #include "policy/quote.hpp"
 
 namespace belljar::policy {
@@ -28,7 +29,6 @@ void Layers::add(std::string_view reference) {
   } else if (Parsed<PolicyFile> file = read_policy_file(std::string(reference), FileKinds::kAny)) {
     layer.kind = Layer::Kind::kFile;
     layer.text = std::move(file->text);
-    layer.id = file->id;
   } else {
     layer.kind = Layer::Kind::kUnreadable;
     layer.text = file.error();
@@ -73,7 +73,7 @@ tl::expected<Policy, Diagnostics> Layers::resolve() const {
                         layer.comments_allowed ? Comments::kAllowed : Comments::kRefused);
         break;
       case Layer::Kind::kFile:
-        stack.push_file({layer.text, layer.id}, layer.label);
+        stack.push_file({layer.text, {}}, layer.label);
         break;
       case Layer::Kind::kPreset:
         stack.push_preset(layer.text);

@@ -7,7 +7,6 @@
 
 #include "policy/base/result.hpp"
 #include "policy/policy.hpp"
-#include "policy/policy_file.hpp"
 
 namespace belljar::policy {
 
@@ -64,7 +63,6 @@ class Layers {
     std::string text;          ///< kPreset: its name. kSetting: the value. kUnreadable: why.
     std::string setting_path;  ///< kSetting; kVariable: its name.
     bool comments_allowed = false;
-    FileId id;  ///< kFile only.
   };
   std::vector<Layer> layers_;
 };

@@ -43,13 +43,15 @@ int read_bounded(int fd, std::string& text) {
 }
 
 Parsed<PolicyFile> read_opened(int fd, FileKinds kinds) {
-  struct stat status {};
-  if (fstat(fd, &status) != 0) return cannot_read(errno);
-  if (kinds == FileKinds::kRegular && S_ISDIR(status.st_mode)) return cannot_read(EISDIR);
-  if (kinds == FileKinds::kRegular && !S_ISREG(status.st_mode)) {
-    return tl::unexpected<std::string>("cannot read the policy: it is no regular file");
+  PolicyFile file;
+  if (kinds == FileKinds::kRegular) {
+    struct stat status {};
+    if (fstat(fd, &status) != 0) return cannot_read(errno);
+    if (S_ISDIR(status.st_mode)) return cannot_read(EISDIR);
+    if (!S_ISREG(status.st_mode))
+      return tl::unexpected<std::string>("cannot read the policy: it is no regular file");
+    file.id = {status.st_dev, status.st_ino};
   }
-  PolicyFile file{{}, {status.st_dev, status.st_ino}};
   if (const int error = read_bounded(fd, file.text); error != 0) return cannot_read(error);
   return file;
 }
@@ -65,6 +67,12 @@ Parsed<PolicyFile> read_policy_file(const std::string& name, FileKinds kinds) {
   Parsed<PolicyFile> file = read_opened(fd, kinds);
   close(fd);
   return file;
+}
+
+FileId file_id(const std::string& name) {
+  struct stat status {};
+  if (stat(name.c_str(), &status) != 0) return {};
+  return {status.st_dev, status.st_ino};
 }
 
 Comments comments_of(std::string_view name) {

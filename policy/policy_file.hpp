@@ -20,7 +20,7 @@ struct FileId {
 
 struct PolicyFile {
   std::string text;  ///< At most one byte more than a policy may have.
-  FileId id;
+  FileId id;         ///< kRegular only, whose kind has to be looked at anyway.
 };
 
 enum class FileKinds {
@@ -30,6 +30,9 @@ enum class FileKinds {
 
 /// The file, or "cannot read the policy: ...".
 [[nodiscard]] Parsed<PolicyFile> read_policy_file(const std::string& name, FileKinds kinds);
+
+/// What `name` leads to now; no file's when that is nothing.
+[[nodiscard]] FileId file_id(const std::string& name);
 
 /// Files called .jsonc may hold comments.
 [[nodiscard]] Comments comments_of(std::string_view name);
