@@ -134,9 +134,12 @@ class Readers(SandboxTest):
         running = self.start_inside("os.write(1, b'x' * 50000)", policy=limit("1MiB"),
                                     wrap=["sh", "-c", f'exec "$@" >&{write}', "sh"], fds=[write])
         got = b""
-        while running.process.poll() is None or len(got) < 50000:
+        while len(got) < 50000:  # Not until its end: with our own end open there is no end of file.
             got += os.read(read, 65536)
             time.sleep(0.002)
+        running.process.wait(timeout=10)
+        os.set_blocking(read, False)
+        self.assertRaises(BlockingIOError, os.read, read, 1)
         self.assertFalse(os.get_blocking(write))
         os.close(write)
         os.close(read)

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 
-from harness import BELLJAR, SandboxTest, environment, main, python_command, wait_for
+from harness import BELLJAR, SandboxTest, environment, main, not_sanitized, python_command, wait_for
 
 OWN = {"io": {"tty": "auto"}}
 
@@ -102,6 +102,7 @@ class AtATerminal(SandboxTest):
         terminal.enter("exit 7")
         terminal.wait_for(r"^done 7$")
 
+    @not_sanitized  # Its init keeps belljar's command line, by which processes are found here.
     def test_ctrl_z_stops_the_command_and_belljar_and_fg_continues_both(self):
         terminal = Terminal(self)
         before = terminal.settings()
