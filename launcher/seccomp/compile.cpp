@@ -1,25 +1,22 @@
-// libseccomp finds the number in a binary tree but cannot say "refuse these arguments, allow the
-// rest" beside a default that refuses. So calls that depend on arguments get a marker as their
-// verdict, and the linker below puts a jump to the call's own segment where the marker is returned:
+// Runs of numbers with one verdict, found by a binary search whose leaves are shared:
 //
-//   architecture? x32?   →  tree of libseccomp  →  segment of ioctl | segment of socket | …
+//   architecture?  →  number below 186? → below 92? → …  →  return | return | segment of ioctl | …
+//
+// Why not libseccomp's tree: it has a leaf for each number, 600 instructions where these are 240,
+// and the kernel checks, converts and compiles them for every launch and every command of a
+// session; making it takes libseccomp milliseconds, which policies with rules of their own would
+// pay; and it cannot say "refuse these arguments, allow the rest" beside a default that refuses.
 #include "launcher/seccomp/compile.hpp"
 
 #include <linux/audit.h>
 #include <linux/seccomp.h>
-#include <seccomp.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
-
-#include "launcher/sys/unique_fd.hpp"
 
 namespace belljar::launcher {
 
@@ -30,11 +27,6 @@ constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
 #elif defined(__aarch64__)
 constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #endif
-
-// A call's verdict on the way through libseccomp: no verdict of ours is a trace.
-constexpr std::uint32_t marker_value(std::size_t segment) {
-  return SECCOMP_RET_TRACE | static_cast<std::uint32_t>(segment);
-}
 
 // The segments, each once: chmod and fchmod share theirs.
 class Segments {
@@ -58,98 +50,105 @@ class Segments {
   std::vector<std::vector<sock_filter>> all_;
 };
 
-struct ContextDelete {
-  void operator()(void* context) const { seccomp_release(context); }
+/// The verdict of all numbers from `first` up to the next run's.
+struct Run {
+  std::uint32_t first;
+  std::size_t segment;
 };
-using Context = std::unique_ptr<void, ContextDelete>;
 
-Result<Context> make_context(std::uint32_t default_value) {
-  Context context(seccomp_init(default_value));
-  if (!context) return sys_failure(EINVAL, "seccomp_init: libseccomp refuses the default action");
-  constexpr std::uint32_t kBinaryTree = 2;
-  int error = seccomp_attr_set(context.get(), SCMP_FLTATR_CTL_OPTIMIZE, kBinaryTree);
-  if (error == 0)
-    error = seccomp_attr_set(context.get(), SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
-  if (error != 0)
-    return sys_failure(-error, "seccomp_attr_set: binary tree, foreign architectures");
-  return context;
+void append_run(std::vector<Run>& runs, std::uint32_t first, std::size_t segment) {
+  if (runs.empty() || runs.back().segment != segment) runs.push_back({first, segment});
 }
 
-// libseccomp refuses a rule that says what the default says.
-Status add_rule(const Context& context, std::uint32_t default_value, int number,
-                std::uint32_t value) {
-  if (value == default_value) return {};
-  const int error = seccomp_rule_add_exact_array(context.get(), value, number, 0, nullptr);
-  if (error == 0) return {};
-  return sys_failure(-error, "seccomp_rule_add: system call " + std::to_string(number));
-}
-
-// Through a file in memory: libseccomp 2.5 exports to descriptors only.
-Result<std::vector<sock_filter>> export_program(const Context& context) {
-  const sys::UniqueFd file(memfd_create("seccomp filter", MFD_CLOEXEC));
-  if (!file.valid()) return sys_failure(errno, "memfd_create: the filter of libseccomp");
-  const int error = seccomp_export_bpf(context.get(), file.get());
-  if (error != 0) return sys_failure(-error, "seccomp_export_bpf");
-  const off_t size = lseek(file.get(), 0, SEEK_END);
-  std::vector<sock_filter> program(static_cast<std::size_t>(std::max<off_t>(size, 0)) /
-                                   sizeof(sock_filter));
-  const std::size_t bytes = program.size() * sizeof(sock_filter);
-  const ssize_t count = pread(file.get(), program.data(), bytes, 0);
-  if (program.empty() || count != static_cast<ssize_t>(bytes))
-    return sys_failure(EIO, "pread: the filter of libseccomp");
-  return program;
-}
-
-Result<std::vector<sock_filter>> make_tree(const Verdicts& verdicts, Segments& segments) {
-  BELLJAR_CHECK(make_segment({{}, verdicts.default_action}));
-  const std::uint32_t default_value = return_value(verdicts.default_action);
-  const Context context = BELLJAR_TRY(make_context(default_value));
-  for (const auto& [number, verdict] : verdicts.calls) {
-    auto segment = make_segment(verdict);
-    if (!segment) return fail(std::move(segment).error());
-    const std::uint32_t value = verdict.clauses.empty()
-                                    ? return_value(verdict.otherwise)
-                                    : marker_value(segments.add(*std::move(segment)));
-    BELLJAR_CHECK(add_rule(context, default_value, number, value));
-  }
-  return export_program(context);
-}
-
-// Comes before libseccomp's own checks, which kill on x32: programs probe for it with a call.
-std::vector<sock_filter> make_entry() {
-  constexpr std::uint32_t kArchOffset = offsetof(seccomp_data, arch);
-  std::vector<sock_filter> entry = {
-      {BPF_LD | BPF_W | BPF_ABS, 0, 0, kArchOffset},
-      {BPF_JMP | BPF_JEQ | BPF_K, 1, 0, kArchitecture},
-      {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_KILL_PROCESS},
-  };
-#ifdef __x86_64__
+/// All numbers in their order, gaps filled with the default.
+Result<std::vector<Run>> make_runs(const Verdicts& verdicts, Segments& segments) {
   constexpr std::uint32_t kX32Bit = 0x40000000;  // __X32_SYSCALL_BIT: same architecture, other ABI.
-  entry.push_back({BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)});
-  entry.push_back({BPF_JMP | BPF_JGE | BPF_K, 0, 1, kX32Bit});
-  entry.push_back({BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ERRNO | ENOSYS});
+  const std::size_t otherwise =
+      segments.add(BELLJAR_TRY(make_segment({{}, verdicts.default_action})));
+  std::vector<Run> runs;
+  std::uint32_t next = 0;
+  for (const auto& [number, verdict] : verdicts.calls) {
+    const auto at = static_cast<std::uint32_t>(number);
+    if (at >= kX32Bit) return sys_failure(EINVAL, "system call number " + std::to_string(number));
+    if (at > next) append_run(runs, next, otherwise);
+    append_run(runs, at, segments.add(BELLJAR_TRY(make_segment(verdict))));
+    next = at + 1;
+  }
+  append_run(runs, next, otherwise);
+#ifdef __x86_64__
+  // It does not kill: programs probe for it with a call.
+  const SeccompAction unknown{policy::SyscallAction::Kind::kErrno, ENOSYS};
+  append_run(runs, kX32Bit, segments.add(BELLJAR_TRY(make_segment({{}, unknown}))));
 #endif
-  return entry;
+  return runs;
 }
 
-// Conditional jumps stay inside their piece, so appending pieces leaves them right.
-SeccompProgram link_pieces(std::vector<sock_filter> tree,
-                           const std::vector<std::vector<sock_filter>>& segments) {
-  SeccompProgram program{make_entry()};
-  const std::size_t tree_start = program.instructions.size();
-  const std::size_t tree_end = tree_start + tree.size();
-  program.instructions.insert(program.instructions.end(), tree.begin(), tree.end());
-  for (std::size_t i = 0; i < segments.size(); ++i) {
-    const std::size_t start = program.instructions.size();
-    for (std::size_t at = tree_start; at < tree_end; ++at) {
-      sock_filter& instruction = program.instructions[at];
-      if (instruction.code == (BPF_RET | BPF_K) && instruction.k == marker_value(i))
-        instruction = {BPF_JMP | BPF_JA, 0, 0, static_cast<std::uint32_t>(start - at - 1)};
+/// Writes a program from its end to its beginning, since jumps lead forwards only: what they lead
+/// to is known when they are written. A place is a distance from the program's end.
+class Backwards {
+ public:
+  explicit Backwards(const Segments& segments) : segments_(segments.all()) {
+    for (const auto& segment : segments_) {
+      code_.insert(code_.end(), segment.rbegin(), segment.rend());
+      places_.push_back(code_.size() - 1);
     }
-    program.instructions.insert(program.instructions.end(), segments[i].begin(), segments[i].end());
   }
-  return program;
-}
+
+  /// The search among `runs`, which are not empty; returns the place of its first instruction.
+  std::size_t search(std::span<const Run> runs) {
+    if (runs.size() == 1) return leaf(runs.front().segment);
+    const std::size_t half = runs.size() / 2;
+    const std::size_t upper = search(runs.subspan(half));
+    const std::size_t lower = near(search(runs.first(half)));
+    const std::size_t upper_near = near(upper);
+    return push(
+        {BPF_JMP | BPF_JGE | BPF_K, distance(upper_near), distance(lower), runs[half].first});
+  }
+
+  /// What comes before the search that starts at `start`, and all of it in the kernel's order.
+  std::vector<sock_filter> finish(std::size_t start) {
+    if (start != code_.size() - 1) push(jump_to(start));
+    push({BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)});
+    push({BPF_RET | BPF_K, 0, 0, SECCOMP_RET_KILL_PROCESS});
+    push({BPF_JMP | BPF_JEQ | BPF_K, 1, 0, kArchitecture});
+    push({BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, arch)});
+    return {code_.rbegin(), code_.rend()};
+  }
+
+ private:
+  static constexpr std::size_t kReach = 255;  // A conditional jump's distance is a byte.
+
+  std::size_t push(sock_filter instruction) {
+    code_.push_back(instruction);
+    return code_.size() - 1;
+  }
+
+  /// From the next instruction.
+  [[nodiscard]] std::uint8_t distance(std::size_t place) const {
+    return static_cast<std::uint8_t>(code_.size() - place - 1);
+  }
+
+  [[nodiscard]] sock_filter jump_to(std::size_t place) const {
+    return {BPF_JMP | BPF_JA, 0, 0, static_cast<std::uint32_t>(code_.size() - place - 1)};
+  }
+
+  /// `place`, or a jump to it, that a conditional jump reaches even after one more instruction.
+  std::size_t near(std::size_t place) {
+    return code_.size() - place <= kReach ? place : push(jump_to(place));
+  }
+
+  /// A verdict that is one instruction is repeated where a jump to it would be needed.
+  std::size_t leaf(std::size_t segment) {
+    std::size_t& place = places_[segment];
+    if (code_.size() - place > kReach && segments_[segment].size() == 1)
+      place = push(segments_[segment].front());
+    return place;
+  }
+
+  const std::vector<std::vector<sock_filter>>& segments_;
+  std::vector<std::size_t> places_;  ///< Of each segment, the last one where it is repeated.
+  std::vector<sock_filter> code_;
+};
 
 tl::unexpected<Error> invalid(std::string what, std::string remedy) {
   return fail({ErrorKind::kInvalid, 0, std::move(what), {}, std::move(remedy)});
@@ -187,8 +186,9 @@ const char* fault(const sock_filter& instruction, std::size_t rest) {
 
 Result<SeccompProgram> compile_filter(const Verdicts& verdicts) {
   Segments segments;
-  std::vector<sock_filter> tree = BELLJAR_TRY(make_tree(verdicts, segments));
-  SeccompProgram program = link_pieces(std::move(tree), segments.all());
+  const std::vector<Run> runs = BELLJAR_TRY(make_runs(verdicts, segments));
+  Backwards writer(segments);
+  SeccompProgram program{writer.finish(writer.search(runs))};
   BELLJAR_CHECK(validate_filter(program.instructions));
   return program;
 }

@@ -19,9 +19,8 @@ struct Verdicts {
   std::map<int, CallVerdict> calls;
 };
 
-/// A program for this architecture, checked by `validate_filter`. Calls libseccomp, which
-/// allocates. kInvalid: a verdict cannot be expressed (see make_segment) or all together are too
-/// long.
+/// A program for this architecture, checked by `validate_filter`. kInvalid: a verdict cannot be
+/// expressed (see make_segment) or all together are too long.
 [[nodiscard]] Result<SeccompProgram> compile_filter(const Verdicts& verdicts);
 
 /// Whether the kernel takes the program and every path of it stays inside: at most 4096

@@ -1,5 +1,5 @@
 // seccomp_generate TABLE.json OUTPUT.cpp: compiles the built-in sets while Belljar is built,
-// because libseccomp needs milliseconds for what a launch should get for nothing.
+// because a launch should get them for nothing, as text that reviewers can read.
 #include <sha256.h>
 #include <sys/types.h>
 

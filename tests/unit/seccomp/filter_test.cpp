@@ -116,17 +116,17 @@ TEST_CASE("the filters pass validation and are far from the kernel's limit") {
   for (const SyscallBase base : kBases) {
     const launcher::SeccompFilter filter = filter_of(base);
     CHECK(launcher::validate_filter(filter.instructions()).has_value());
-    CHECK(filter.instructions().size() < 1000);
+    CHECK(filter.instructions().size() < 300);
   }
 }
 
-TEST_CASE("no call without argument rules needs more than 24 instructions") {
+TEST_CASE("no call without argument rules needs more than 16 instructions") {
   for (const SyscallBase base : kBases) {
     const launcher::SeccompFilter filter = filter_of(base);
     for (const launcher::TableEntry& entry : launcher::seccomp_table(base)) {
       if (!entry.clauses.empty()) continue;
       const auto evaluation = evaluate(filter.instructions(), make_data(kNative, entry.number));
-      CHECK_MESSAGE(evaluation.value().steps <= 24, entry.name);
+      CHECK_MESSAGE(evaluation.value().steps <= 16, entry.name);
     }
   }
 }
