@@ -16,6 +16,12 @@ std::string subject_of(const Message& message) {
   return {message.subject, strnlen(message.subject, sizeof message.subject)};
 }
 
+/// Some numbers have no description.
+std::string errno_text(int number) {
+  const char* known = strerrordesc_np(number);
+  return known != nullptr ? known : errno_name(number);
+}
+
 }  // namespace
 
 std::string origin_text(const policy::Policy& policy, const std::string& because) {
@@ -172,8 +178,7 @@ Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const
     case Detail::kNone:
       break;
   }
-  const char* known = strerrordesc_np(message.error);
-  std::string reason = known != nullptr ? known : errno_name(message.error);
+  std::string reason = errno_text(message.error);
   if (!subject.empty())
     reason += ": " + subject;
   else
@@ -194,7 +199,7 @@ SetupFailure describe_failure(const Plan& plan, const policy::Policy& policy, co
   if (message.error != 0) failure.error = errno_name(message.error);
   if (message.step < 0) {
     failure.step = "start the sandbox's init";
-    failure.reason = strerrordesc_np(message.error);
+    failure.reason = errno_text(message.error);
     return failure;
   }
   const auto index = static_cast<std::size_t>(message.step);
@@ -221,6 +226,16 @@ SetupFailure describe_refusal(const Error& error, const policy::Policy& policy) 
   failure.policy = origin_text(policy, error.where);
   failure.remedy = error.remedy;
   return failure;
+}
+
+bool makes_sense(const Message& message, const Plan& plan) {
+  constexpr int kMaxErrno = 4095;  // The kernel's.
+  const auto steps = static_cast<std::int32_t>(plan.steps.size());
+  return message.kind <= MessageKind::kNeedTime && message.detail <= Detail::kPlantedLink &&
+         message.step >= -1 && message.step < steps && message.error >= 0 &&
+         message.error <= kMaxErrno &&
+         message.proc_mode <= static_cast<std::uint32_t>(ProcMode::kAbsent) &&
+         (message.kind != MessageKind::kHelper || message.pid > 1);
 }
 
 int exit_code_of(const Plan& plan, const Message& message) {

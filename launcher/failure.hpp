@@ -9,6 +9,11 @@
 
 namespace belljar::launcher {
 
+/// Whether a message is one that the child of this plan sends: its numbers are indices here, and a
+/// process to be killed. The child is ours, and no payload has its socket; were one to get there,
+/// it would gain no more than an end.
+[[nodiscard]] bool makes_sense(const Message& message, const Plan& plan);
+
 /// The step, its operands, the errno, the policy line and the remedy of a failed launch.
 [[nodiscard]] SetupFailure describe_failure(const Plan& plan, const policy::Policy& policy,
                                             const Host& host, const Message& message);

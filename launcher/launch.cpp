@@ -539,7 +539,11 @@ class Launcher {
 
   void kill_sandbox() const {
     cgroups_.kill();
-    if (init_.valid()) sys::raw(SYS_pidfd_send_signal, init_.get(), SIGKILL, nullptr, 0U);
+    if (!init_.valid()) return;
+    // Where a filter knows no pidfd calls: init is our child, so its number is its own until we
+    // reap.
+    if (sys::raw(SYS_pidfd_send_signal, init_.get(), SIGKILL, nullptr, 0U) < 0)
+      kill(init_pid_, SIGKILL);
   }
 
   void pass_signal_on() {
@@ -627,7 +631,7 @@ class Launcher {
     // error.
     if (got < 0 && errno == ECONNRESET) got = receive(message);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
-    if (got != sizeof message) return end_of_file();
+    if (got != sizeof message || !makes_sense(message, plan_)) return end_of_file();
     // Legacy: init may speak before the helper has said which process it is.
     const bool is_helpers =
         message.kind == MessageKind::kHelper || message.kind == MessageKind::kNeedMaps;
@@ -691,7 +695,9 @@ class Launcher {
   /// Legacy: init is our own child, so its number cannot be reused before we reap it.
   std::optional<Attempt> adopt(pid_t pid) {
     init_pid_ = pid;
-    init_ = UniqueFd(static_cast<int>(sys::raw(SYS_pidfd_open, pid, 0U)));
+    const long opened = sys::raw(SYS_pidfd_open, pid, 0U);
+    const int open_error = opened < 0 ? static_cast<int>(-opened) : 0;
+    init_ = UniqueFd(static_cast<int>(opened));
     reap_helper();
     if (init_.valid()) {
       Status placed = check_cgroups();
@@ -705,7 +711,13 @@ class Launcher {
       return handle_early();
     }
     kill(pid, SIGKILL);
-    return give_up("open a descriptor of the sandbox's init", EMFILE);
+    waitpid(pid, nullptr, 0);
+    Error error{
+        ErrorKind::kUnavailable, open_error, "open a descriptor of the sandbox's init", {}, {}};
+    error.remedy =
+        "allow pidfd_open (Linux 5.3): without it the end of a sandbox cannot be waited for";
+    refuse(error);
+    return Attempt::kDone;
   }
 
   /// Waits for the end of the helper, which is near unless somebody has stopped it.

@@ -2,7 +2,6 @@
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,8 +16,7 @@
 #include "launcher/cli/options.hpp"
 #include "launcher/failure.hpp"
 #include "launcher/launch.hpp"
-#include "launcher/sys/kernel.hpp"
-#include "launcher/sys/raw.hpp"
+#include "launcher/sys/resolve.hpp"
 #include "launcher/sys/unique_fd.hpp"
 
 namespace belljar::launcher {
@@ -89,10 +87,7 @@ class RecordSink {
     const std::string directory = slash == std::string::npos ? "."
                                   : slash == 0               ? "/"
                                                              : where.substr(0, slash);
-    sys::OpenHow how;
-    how.flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
-    how.resolve = sys::kResolveNoSymlinks | sys::kResolveNoMagicLinks;
-    const long fd = sys::raw(SYS_openat2, AT_FDCWD, directory.c_str(), &how, sizeof how);
+    const long fd = sys::open_without_links(directory);
     if (fd == -ELOOP) return complain(directory + " leads through a link; name what it points to");
     if (fd < 0) return complain("cannot be made: " + describe(static_cast<int>(-fd)));
     directory_ = sys::UniqueFd(static_cast<int>(fd));
@@ -175,6 +170,9 @@ void say_why_it_ended(const Record& record, const policy::Policy& policy) {
     what = "failed after it was refused a process beyond its limit", path = "limits.processes";
   if (record.cause == Cause::kSyscall)
     what = "was killed by the system call filter (SIGSYS)", path = "syscalls";
+  if (record.cause == Cause::kLost)
+    std::fputs("belljar: the sandbox's first process ended without a word, and all of it with it\n",
+               stderr);
   if (what != nullptr)
     std::fprintf(stderr, "belljar: the command %s, %s\n", what, origin_text(policy, path).c_str());
 }

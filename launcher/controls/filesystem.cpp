@@ -80,7 +80,8 @@ class Tree {
   }
 
   void emit(PlanBuilder& builder) {
-    for (auto& [target, piece] : pieces_) {
+    for (auto& [path, piece] : pieces_) {
+      const std::string& target = path;  // clang 14 captures no structured binding.
       if (target == "/") continue;
       std::visit(
           [&](auto& action) {

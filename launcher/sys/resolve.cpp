@@ -18,12 +18,26 @@
 namespace belljar::sys {
 namespace {
 
+/// Without openat2 (Linux 5.6, or a filter): one component at a time.
+long walk_without_links(const std::string& path) {
+  constexpr int kFlags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+  UniqueFd at(open(path.starts_with("/") ? "/" : ".", kFlags));
+  for (std::size_t from = 0; at.valid() && from < path.size();) {
+    const std::size_t to = std::min(path.find('/', from), path.size());
+    const std::string name = path.substr(from, to - from);
+    from = to + 1;
+    if (name.empty() || name == ".") continue;
+    at = UniqueFd(openat(at.get(), name.c_str(), kFlags));
+    struct stat about {};
+    if (at.valid() && fstat(at.get(), &about) != 0) return -errno;
+    if (at.valid() && S_ISLNK(about.st_mode)) return -ELOOP;
+  }
+  return at.valid() ? at.release() : -errno;
+}
+
 /// Whether no component of `path` is a link: one call, and the rule.
 bool is_free_of_links(const std::string& path) {
-  OpenHow how;
-  how.flags = O_PATH | O_CLOEXEC;
-  how.resolve = kResolveNoSymlinks | kResolveNoMagicLinks;
-  const long fd = raw(SYS_openat2, AT_FDCWD, path.c_str(), &how, sizeof how);
+  const long fd = open_without_links(path);
   if (fd >= 0) UniqueFd(static_cast<int>(fd)).reset();
   return fd >= 0;
 }
@@ -43,6 +57,14 @@ Result<std::string> link_text(const std::string& link, const struct stat& about)
 }
 
 }  // namespace
+
+long open_without_links(const std::string& path) {
+  OpenHow how;
+  how.flags = O_PATH | O_CLOEXEC;
+  how.resolve = kResolveNoSymlinks | kResolveNoMagicLinks;
+  const long fd = raw(SYS_openat2, AT_FDCWD, path.c_str(), &how, sizeof how);
+  return fd == -ENOSYS || fd == -EPERM ? walk_without_links(path) : fd;
+}
 
 Result<std::string> resolve_trusted(const std::string& path) {
   if (is_free_of_links(path)) return path;

@@ -13,4 +13,7 @@ namespace belljar::sys {
 /// be looked at is returned as it is: whoever opens it, without following links, says so.
 [[nodiscard]] Result<std::string> resolve_trusted(const std::string& path);
 
+/// O_PATH descriptor of `path`, or -errno; -ELOOP when any component is a symbolic link, whosever.
+[[nodiscard]] long open_without_links(const std::string& path);
+
 }  // namespace belljar::sys
