@@ -40,9 +40,13 @@ TOOLS = ROOT / "tests" / "tools"
 BELLJAR_SOURCE = pathlib.Path(os.environ.get("BELLJAR", ROOT / "build" / "launcher" / "belljar")).resolve()
 BUILD = pathlib.Path(os.environ.get("BELLJAR_BUILD", BELLJAR_SOURCE.parent.parent)).resolve()
 
+# Calls of the kernel that the whole suite does without (tests/tools/without_new_calls.c): "openat2".
+WITHOUT = os.environ.get("BELLJAR_WITHOUT", "")
+
 AS_ROOT = os.geteuid() == 0
 CALLERS = ("root", "five", "user") if AS_ROOT else ("user",)
-BACK_ENDS = ("modern", "legacy")
+# Each needs what the other can do without.
+BACK_ENDS = {"clone3": ("legacy",), "mount_api": ("legacy",), "pidfd": ("modern",)}.get(WITHOUT, ("modern", "legacy"))
 MUST_WORK = os.environ.get("BELLJAR_MUST_WORK") == "1"
 
 
@@ -184,7 +188,7 @@ class SandboxTest(unittest.TestCase):
                 continue
             for caller in getattr(function, "callers", CALLERS):
                 for back_end in getattr(function, "back_ends", BACK_ENDS):
-                    if caller not in CALLERS:
+                    if caller not in CALLERS or back_end not in BACK_ENDS:
                         continue
                     full = f"{name} [{caller}, {back_end}]"
                     cls.combinations[full] = (caller, back_end)
@@ -280,6 +284,8 @@ class SandboxTest(unittest.TestCase):
             words += ["--clear-groups"]
         if self.back_end == "legacy":
             words += [str(TOOLS_STAGED / "without_new_calls"), "ENOSYS"]
+        if WITHOUT:
+            words += [str(TOOLS_STAGED / "without_new_calls"), f"ONLY+{WITHOUT}"]
         return words
 
     def belljar(self, *arguments, **options):

@@ -71,6 +71,41 @@ class Missing(SandboxTest):
             run = self.sandbox(*STATE, wrap=[self.tool("without_new_calls"), f"ENOSYS+{calls}"])
             self.assertEqual(run.out, expected.out, f"{calls} {run}")
 
+    def test_without_any_one_newer_call_it_is_the_same_sandbox(self):
+        """One call taken away at a time; the other back end takes over, or another call does."""
+        expected = sorted(self.sandbox(*STATE).out.split("|"))
+        for calls in ("openat2", "close_range", "statx", "landlock", "clone3", "mount_api"):
+            run = self.without(calls, *STATE)
+            self.assertEqual(sorted(run.out.split("|")), expected, f"{calls} {run}")
+
+    def without(self, calls, *command, **more):
+        return self.sandbox(*command, wrap=[self.tool("without_new_calls"), f"ONLY+{calls}"], any_back_end=True, **more)
+
+    def test_without_landlock_a_policy_that_asks_for_it_is_refused(self):
+        run = self.without("landlock", "true", policy={"landlock": {"filesystem": True}})
+        self.check_refused(run, "landlock", "remedy:")
+
+    def test_without_openat2_the_record_still_has_a_file_and_follows_no_link(self):
+        directory = self.make_directory("records", owner=self.uid)
+        self.make_link("linked", str(directory), owner=self.uid)
+        for name, code in ("records", 0), ("linked", 125):
+            record = self.dir / name / "record.json"
+            run = self.belljar("run", "--policy", self.policy(), "--record", record, "--", "true", any_back_end=True,
+                               wrap=[self.tool("without_new_calls"), "ONLY+openat2"])
+            self.assertEqual((run.code, record.exists()), (code, code == 0), str(run))
+            record.unlink(missing_ok=True)
+
+    @back_ends("modern")
+    def test_without_pidfd_calls_a_sandbox_still_ends_in_time(self):
+        run = self.without("pidfd", "sleep", "1000", policy={"limits": {"wall_time": "300ms"}}, timeout=60)
+        self.assertEqual((run.code, run.record["cause"]), (124, "wall_time"), str(run))
+
+    @back_ends("legacy")
+    def test_without_pidfd_calls_the_legacy_back_end_is_refused(self):
+        run = self.without("pidfd", "touch", "ran")
+        self.check_refused(run, "ENOSYS", "remedy:", "pidfd_open")
+        self.assertFalse((self.work / "ran").exists())
+
     @back_ends("legacy")
     def test_calls_that_a_container_forbids_give_the_same_sandbox(self):
         expected = self.sandbox(*STATE)

@@ -1,19 +1,21 @@
 // Makes one system call of a launch fail, late, or the moment of a signal, and says which call it
 // was.
 //
-//   fault WHEN ACTION FD PROGRAM [ARG...]
+//   fault PROCESS.CALL ACTION FD PROGRAM [ARG...]
+//   fault list 0 FD PROGRAM [ARG...]
 //
-// Runs PROGRAM. Something happens at its WHEN-th system call, counted over all of its processes but
-// for what the payload calls after its execve:
+// Runs PROGRAM. Something happens at the CALL-th system call, from 1, of its PROCESS-th process,
+// where PROGRAM is the first, 0, and the others follow in the order of their first calls. What the
+// payload calls after its execve does not count.
 //
 //   NUMBER        the call is answered with this errno
 //   kill, term    PROGRAM gets SIGKILL or SIGTERM before the call is made
 //   kill-caller   the process that makes the call gets SIGKILL
 //   delay         the call is made 20 ms later than it would be, while other processes go on
 //
-// One line goes to descriptor FD then: "CALL-NUMBER launcher|child|payload before|after", where the
-// last word is about the payload's execve; or "none" at the end, when there were fewer calls. Exits
-// as PROGRAM does, 128+n for a signal.
+// One line goes to descriptor FD then: "PROCESS CALL-NUMBER before|after", where the last word is
+// about the payload's execve; or "none" at the end, when there was no such call. `list` writes that
+// line for every call and changes none. Exits as PROGRAM does, 128+n for a signal.
 //
 // It works by a filter with a listener (man 2 seccomp_unotify) and not by ptrace: a traced process
 // is stopped by signals, cannot be killed by its parent's death in the same way, and is slow.
@@ -72,24 +74,35 @@ static int child_main(void* argument) {
   _exit(2);
 }
 
-enum { kLateMs = 20 };
+enum { kLateMs = 20, kProcesses = 32 };
 
 struct Supervisor {
   int listener;
-  long when;
+  int list;  // Every call is told, none is changed.
+  int process;
+  long call;
   const char* action;
   pid_t program;
   int started;    // Whether PROGRAM's own execve has been seen.
   pid_t payload;  // The process that made the next execve.
-  long counted;
+  pid_t pids[kProcesses];
+  long counted[kProcesses];
   int hit;        // Whether it has happened.
   int report;     // Where that is said.
   uint64_t late;  // The call that is delayed, or 0.
 };
 
-static const char* whose(const struct Supervisor* s, pid_t caller) {
-  if (caller == s->program) return "launcher";
-  return caller == s->payload ? "payload" : "child";
+// In the order in which they were first seen; the last number is shared by all that do not fit.
+static int number_of(struct Supervisor* s, pid_t caller) {
+  int process = 0;
+  while (process + 1 < kProcesses && s->pids[process] != caller && s->pids[process] != 0) ++process;
+  s->pids[process] = caller;
+  return process;
+}
+
+static void tell(const struct Supervisor* s, int process, const struct seccomp_notif* request) {
+  dprintf(s->report, "%d %d %s\n", process, request->data.nr,
+          s->payload == 0 || s->payload == (pid_t)request->pid ? "before" : "after");
 }
 
 // Whether the call is the one, counting it when it belongs to the launch.
@@ -101,7 +114,10 @@ static int is_hit(struct Supervisor* s, const struct seccomp_notif* request) {
   }
   if (s->payload == caller) return 0;
   if (request->data.nr == SYS_execve && caller != s->program) s->payload = caller;
-  return ++s->counted == s->when;
+  const int process = number_of(s, caller);
+  const int hit = ++s->counted[process] == s->call && process == s->process;
+  if (hit || s->list) tell(s, process, request);
+  return hit;
 }
 
 static void send_answer(const struct Supervisor* s, uint64_t id, int error) {
@@ -114,8 +130,6 @@ static void act(struct Supervisor* s, const struct seccomp_notif* request) {
   const pid_t caller = (pid_t)request->pid;
   int error = 0;
   s->hit = 1;
-  dprintf(s->report, "%d %s %s\n", request->data.nr, whose(s, caller),
-          s->payload == 0 || s->payload == caller ? "before" : "after");
   if (strcmp(s->action, "kill") == 0) {
     kill(s->program, SIGKILL);
   } else if (strcmp(s->action, "term") == 0) {
@@ -155,7 +169,7 @@ static void supervise(struct Supervisor* s) {
 
 int main(int argc, char** argv) {
   if (argc < 5) {
-    fputs("usage: fault WHEN ACTION FD PROGRAM [ARG...]\n", stderr);
+    fputs("usage: fault PROCESS.CALL|list ACTION FD PROGRAM [ARG...]\n", stderr);
     return 2;
   }
   struct Shared* shared =
@@ -170,13 +184,18 @@ int main(int argc, char** argv) {
     return 2;
   }
   struct Supervisor supervisor = {.listener = shared->listener,
-                                  .when = atol(argv[1]),
+                                  .list = strcmp(argv[1], "list") == 0,
                                   .action = argv[2],
                                   .program = program,
+                                  .pids = {program},
                                   .report = atoi(argv[3])};
+  if (!supervisor.list && sscanf(argv[1], "%d.%ld", &supervisor.process, &supervisor.call) != 2) {
+    fputs("fault: which call? PROCESS.CALL\n", stderr);
+    return 2;
+  }
   supervise(&supervisor);
   int status = 0;
   waitpid(program, &status, 0);
-  if (!supervisor.hit) dprintf(supervisor.report, "none\n");
+  if (!supervisor.hit && !supervisor.list) dprintf(supervisor.report, "none\n");
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }

@@ -1,10 +1,11 @@
 // Runs a program on a kernel that seems to lack the newer calls, so that the legacy back end is
 // chosen for the same reason as in a container.
 //
-//   without_new_calls ENOSYS|EPERM[+CALL...] PROGRAM [ARG...]
+//   without_new_calls ENOSYS|EPERM|ONLY[+CALL...] PROGRAM [ARG...]
 //
-// `+CALL` takes more away: close_range, openat2, pidfd_open, statx, every_exit (exit and
-// exit_group), or whole_proc (mounts of a procfs that shows more than processes).
+// `+CALL` takes more away: close_range, openat2, pidfd (all calls of that name), statx, landlock,
+// every_exit (exit and exit_group), or whole_proc (mounts of a procfs that shows more than
+// processes). `ONLY+CALL...` takes nothing else away, and knows clone3 and mount_api too.
 //
 // clone3 is always answered with ENOSYS, as container profiles do, because glibc falls back to
 // clone on nothing else; the new mount API with the errno that was asked for.
@@ -25,6 +26,11 @@ enum {
   kCloseRange = 436,
   kOpenat2 = 437,
   kPidfdOpen = 434,
+  kPidfdSendSignal = 424,
+  kPidfdGetfd = 438,
+  kLandlockCreateRuleset = 444,
+  kLandlockAddRule = 445,
+  kLandlockRestrictSelf = 446,
   kRoom = 64
 };
 
@@ -34,9 +40,17 @@ static const unsigned kMountCalls[] = {SYS_open_tree, SYS_move_mount, SYS_fsopen
 static const struct {
   const char* name;
   unsigned number;
-} kMore[] = {{"+close_range", kCloseRange}, {"+openat2", kOpenat2},
-             {"+pidfd_open", kPidfdOpen},   {"+statx", SYS_statx},
-             {"+every_exit", SYS_exit},     {"+every_exit", SYS_exit_group}};
+} kMore[] = {{"+close_range", kCloseRange},
+             {"+openat2", kOpenat2},
+             {"+pidfd", kPidfdOpen},
+             {"+pidfd", kPidfdSendSignal},
+             {"+pidfd", kPidfdGetfd},
+             {"+statx", SYS_statx},
+             {"+landlock", kLandlockCreateRuleset},
+             {"+landlock", kLandlockAddRule},
+             {"+landlock", kLandlockRestrictSelf},
+             {"+every_exit", SYS_exit},
+             {"+every_exit", SYS_exit_group}};
 
 struct Program {
   struct sock_filter instructions[kRoom];
@@ -78,16 +92,18 @@ static int install(const struct Program* program) {
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    fputs("usage: without_new_calls ENOSYS|EPERM[+CALL...] PROGRAM [ARG...]\n", stderr);
+    fputs("usage: without_new_calls ENOSYS|EPERM|ONLY[+CALL...] PROGRAM [ARG...]\n", stderr);
     return 2;
   }
   const unsigned mount_error = strncmp(argv[1], "EPERM", 5) == 0 ? EPERM : ENOSYS;
   struct Program program = {.length = 0};
   add(&program,
       (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
-  answer(&program, kClone3, ENOSYS);
-  for (size_t i = 0; i < sizeof kMountCalls / sizeof *kMountCalls; ++i)
-    answer(&program, kMountCalls[i], mount_error);
+  const int only = strncmp(argv[1], "ONLY", 4) == 0;
+  if (!only || strstr(argv[1], "+clone3") != NULL) answer(&program, kClone3, ENOSYS);
+  if (!only || strstr(argv[1], "+mount_api") != NULL)
+    for (size_t i = 0; i < sizeof kMountCalls / sizeof *kMountCalls; ++i)
+      answer(&program, kMountCalls[i], mount_error);
   for (size_t i = 0; i < sizeof kMore / sizeof *kMore; ++i)
     if (strstr(argv[1], kMore[i].name) != NULL) answer(&program, kMore[i].number, ENOSYS);
   if (strstr(argv[1], "+whole_proc") != NULL) refuse_whole_proc(&program);
