@@ -42,3 +42,5 @@ complete -c belljar -n "__belljar_in explain" -l can -x -a "read:/ write:/ exec:
 complete -c belljar -n "__belljar_in run" -l record -r -d "Write the record here at the end"
 complete -c belljar -n "__belljar_in run" -l status-fd -x -d "Write started, stopped and record as JSON lines here"
 complete -c belljar -n "__fish_seen_subcommand_from run explain; and contains -- -- (commandline -opc)" -x -a "(__fish_complete_subcommand --fcs-skip=3)"
+complete -c belljar -n "__belljar_in explain" -l exposure -d "List what the command could reach"
+complete -c belljar -n "__belljar_in explain" -l json -d "Print the exposure as JSON"

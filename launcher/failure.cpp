@@ -55,7 +55,8 @@ std::string covered_by(const Plan& plan, const std::string& path) {
   return nearest == nullptr ? std::string() : nearest->because;
 }
 
-/// Which policy path keeps `path` of the host out of the sandbox.
+}  // namespace
+
 std::string hidden_by(const Plan& plan, const policy::Policy& policy, const Host& host,
                       const std::string& path) {
   if (std::string because = covered_by(plan, path); !because.empty()) return because;
@@ -68,6 +69,8 @@ std::string hidden_by(const Plan& plan, const policy::Policy& policy, const Host
   }
   return "filesystem.root";
 }
+
+namespace {
 
 /// Where the host has the command: what the sandbox would try, then the caller's own PATH.
 std::string find_on_host(const Plan& plan, const Host& host) {

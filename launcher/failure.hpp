@@ -24,6 +24,10 @@ namespace belljar::launcher {
 /// "agent.json:14:9 filesystem.mounts["/data"]"; an option alone says it all; a default says so.
 [[nodiscard]] std::string origin_text(const policy::Policy& policy, const std::string& because);
 
+/// The policy path that keeps `path` of the host out of the sandbox.
+[[nodiscard]] std::string hidden_by(const Plan& plan, const policy::Policy& policy,
+                                    const Host& host, const std::string& path);
+
 /// 127 when the command was not found, 126 when it cannot be executed, 125 for any other step.
 [[nodiscard]] int exit_code_of(const Plan& plan, const Message& message);
 

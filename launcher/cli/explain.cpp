@@ -3,6 +3,7 @@
 
 #include "launcher/can.hpp"
 #include "launcher/cli/options.hpp"
+#include "launcher/exposure.hpp"
 #include "launcher/failure.hpp"
 
 namespace belljar::launcher {
@@ -27,9 +28,26 @@ int answer(const std::vector<std::string>& questions, const Plan& plan,
   return status;
 }
 
+/// 0: all was looked at; 3: not all of it.
+int expose(const Plan& plan, const policy::Policy& policy, const Host& host, bool json) {
+  const Result<Exposure> found = find_exposure(plan, policy, host);
+  if (!found) {
+    std::fprintf(stderr, "belljar: --exposure: %s\n", found.error().what.c_str());
+    return 3;
+  }
+  const std::string text =
+      json ? exposure_json(*found, plan, policy) + "\n" : exposure_text(*found, plan, policy);
+  std::fputs(text.c_str(), stdout);
+  return found->not_looked_at.empty() ? 0 : 3;
+}
+
 }  // namespace
 
-int explain_command(const PolicyOptions& options, const std::vector<std::string>& questions) {
+int explain_command(const PolicyOptions& options, const ExplainOptions& asked) {
+  if (asked.json && !asked.exposure) {
+    std::fputs("belljar: --json goes with --exposure\n", stderr);
+    return 2;
+  }
   const std::optional<policy::Policy> policy = options.resolve();
   if (!policy) return 2;
   Result<Host> host = observe_host(*policy);
@@ -41,7 +59,8 @@ int explain_command(const PolicyOptions& options, const std::vector<std::string>
     std::fputs(failure_text(describe_refusal(plan.error(), *policy)).c_str(), stderr);
     return 1;
   }
-  if (!questions.empty()) return answer(questions, *plan, *policy, *host);
+  if (!asked.questions.empty()) return answer(asked.questions, *plan, *policy, *host);
+  if (asked.exposure) return expose(*plan, *policy, *host, asked.json);
   std::fputs(explain(*plan, *policy).c_str(), stdout);
   return 0;
 }

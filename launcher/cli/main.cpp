@@ -40,7 +40,10 @@ Examples:
   belljar explain --policy agent.json -- python3 agent.py
   belljar explain --can write:/etc/hosts --can connect:1.1.1.1:53
       What the command could do, and which line or file decides. Exit status: 0 yes to
-      all, 1 no, 3 what only a run can tell.)";
+      all, 1 no, 3 what only a run can tell.
+  belljar explain --exposure --policy agent.json
+      Sockets, devices, secrets, ... in its view, each with the line that shows it and
+      the change that hides it. Exit status: 0, or 3 when not all could be looked at.)";
 
 /// Descriptors 0, 1 and 2 exist, so that nothing of ours lands there; all others end at exec. The
 /// lowest free number is what open gives (man 2 open), so one above 2 proves that none is missing.
@@ -65,9 +68,10 @@ bool guard_descriptors() {
 }
 
 std::string unknown_option(const std::string& option) {
-  constexpr std::array<std::string_view, 13> kOptions = {
-      "--policy", "--volume", "--env",    "--workdir",   "--workspace", "--network", "--timeout",
-      "--set",    "--var",    "--record", "--status-fd", "--can",       "--help"};
+  constexpr std::array<std::string_view, 15> kOptions = {
+      "--policy",    "--volume",  "--env",      "--workdir", "--workspace",
+      "--network",   "--timeout", "--set",      "--var",     "--record",
+      "--status-fd", "--can",     "--exposure", "--json",    "--help"};
   const std::string what = "unknown option " + option;
   if (const std::string_view near = policy::nearest(option, kOptions); !near.empty())
     return what + "; did you mean " + std::string(near) + "?";
@@ -130,12 +134,15 @@ int parse_and_run(int argc, char** argv) {
   CLI::App* explain =
       app.add_subcommand("explain", "Show what run would do, step by step, and why");
   explain_options.declare(*explain);
-  std::vector<std::string> questions;
+  ExplainOptions asked;
   explain
-      ->add_option("--can", questions,
+      ->add_option("--can", asked.questions,
                    "Ask read:/PATH, write:/PATH, exec:/PATH or connect:ADDR:PORT")
       ->type_name("QUESTION")
       ->allow_extra_args(false);
+  explain->add_flag("--exposure", asked.exposure,
+                    "List what the command could reach that it should perhaps not");
+  explain->add_flag("--json", asked.json, "Print the exposure as JSON");
   explain->footer(kExplainExamples);
   PolicyCommand policies;
   policies.declare(app);
@@ -157,7 +164,7 @@ int parse_and_run(int argc, char** argv) {
   }
   if (run->parsed()) return run_command(run_options, record, status_fd);
   if (policies.parsed()) return policies.run();
-  if (explain->parsed()) return explain_command(explain_options, questions);
+  if (explain->parsed()) return explain_command(explain_options, asked);
   return probe_command(probes);
 }
 

@@ -34,8 +34,13 @@ struct PolicyOptions {
 inline constexpr int kBelljarFailed = 125;
 
 int run_command(const PolicyOptions& options, const std::string& record, int status_fd);
-/// The plan, or the answers to `questions` (launcher/can.hpp).
-int explain_command(const PolicyOptions& options, const std::vector<std::string>& questions);
+/// What `explain` is asked for beside the plan.
+struct ExplainOptions {
+  std::vector<std::string> questions;  ///< See launcher/can.hpp.
+  bool exposure = false;               ///< See launcher/exposure.hpp.
+  bool json = false;                   ///< Of the exposure.
+};
+int explain_command(const PolicyOptions& options, const ExplainOptions& asked);
 int probe_command(const std::vector<std::string>& names);
 
 }  // namespace belljar::launcher

@@ -1,0 +1,121 @@
+#include "launcher/view.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+
+#include "launcher/controls/paths.hpp"
+
+namespace belljar::launcher {
+namespace {
+
+/// Where a step puts something; empty for steps that put nothing anywhere.
+std::string target_of(const StepAction& action) {
+  return std::visit(
+      [](const auto& step) -> std::string {
+        if constexpr (requires { step.target; })
+          return step.target;
+        else if constexpr (std::is_same_v<std::remove_cvref_t<decltype(step)>, AttachRoot>)
+          return "/";
+        else if constexpr (std::is_same_v<std::remove_cvref_t<decltype(step)>, MakeDirectory> ||
+                           std::is_same_v<std::remove_cvref_t<decltype(step)>, MakeFile> ||
+                           std::is_same_v<std::remove_cvref_t<decltype(step)>, MakeSymlink> ||
+                           std::is_same_v<std::remove_cvref_t<decltype(step)>, MaskPath>)
+          return step.path;
+        else
+          return {};
+      },
+      action);
+}
+
+/// What a step shows of the host; empty when it is nothing of the host's.
+std::string source_of(const Step& step) {
+  if (const auto* bind = std::get_if<BindMount>(&step.action)) return bind->source;
+  const auto* root = std::get_if<AttachRoot>(&step.action);
+  return root != nullptr && root->source ? *root->source : std::string();
+}
+
+}  // namespace
+
+View::View(const Plan& plan, const policy::Policy& policy) : policy_(policy) {
+  for (const Step& step : plan.steps) {
+    std::string target = target_of(step.action);
+    if (target.empty()) continue;
+    targets_.insert(target);
+    placed_.emplace_back(std::move(target), &step);
+  }
+}
+
+const Step& View::covering(std::string_view path) const {
+  const Step* best = nullptr;
+  std::size_t length = 0;
+  for (const auto& [target, step] : placed_) {
+    if (target.size() < length || !is_within(path, target)) continue;
+    best = step;
+    length = target.size();
+  }
+  return *best;  // AttachRoot is in every plan.
+}
+
+bool View::holds_a_target(std::string_view path) const {
+  return std::any_of(placed_.begin(), placed_.end(),
+                     [path](const auto& placed) { return is_within(placed.first, path); });
+}
+
+std::string View::on_host(const std::string& path) const {
+  const Step& step = covering(path);
+  const std::string source = source_of(step), target = target_of(step.action);
+  if (source.empty() || path == target) return source;
+  return join(source, path.substr(target == "/" ? 1 : target.size() + 1));
+}
+
+std::string View::origin(const std::string& path) const {
+  const std::string where = policy_.where(path);
+  return (where.empty() ? "by default" : where) + " " + path;
+}
+
+std::string View::line(const Step& step) const {
+  return step.because.empty() ? "a default of belljar" : origin(step.because);
+}
+
+/// What the link at `path` says, of the plan or of the host.
+std::optional<std::string> View::link_at(const std::string& path) const {
+  const Step& step = covering(path);
+  if (const auto* link = std::get_if<MakeSymlink>(&step.action)) return link->text;
+  if (path == target_of(step.action)) return std::nullopt;
+  const std::string name = on_host(path);
+  std::array<char, PATH_MAX> text{};
+  const ssize_t got = name.empty() ? -1 : readlink(name.c_str(), text.data(), text.size() - 1);
+  if (got <= 0) return std::nullopt;
+  return std::string(text.data(), static_cast<std::size_t>(got));
+}
+
+std::optional<std::string> View::follow(const std::string& path) const {
+  std::string done = "/", rest = path;
+  for (int links = 0; links <= 40;) {
+    const std::size_t from = rest.find_first_not_of('/');
+    if (from == std::string::npos) return done;
+    const std::size_t end = std::min(rest.find('/', from), rest.size());
+    const std::string name = rest.substr(from, end - from);
+    rest.erase(0, end);
+    if (name == ".") continue;
+    if (name == "..") {
+      done = parent_of(done);
+      continue;
+    }
+    const std::string next = join(done, name);
+    const std::optional<std::string> text = link_at(next);
+    if (!text) {
+      done = next;
+      continue;
+    }
+    ++links;
+    if (text->starts_with('/')) done = "/";
+    rest = *text + "/" + rest;
+  }
+  return std::nullopt;
+}
+
+}  // namespace belljar::launcher
