@@ -370,7 +370,9 @@ void Variables::replace_in(Node& tree) {
 
 void Variables::report_unused() {
   for (const Member& member : declarations_.members) {
-    if (used_.contains(member.key)) continue;
+    // What is no name has been refused as one, and could send control characters to a terminal.
+    const bool is_name = std::all_of(member.key.begin(), member.key.end(), is_name_character);
+    if (used_.contains(member.key) || !is_name) continue;
     report(member.key_place, member_path("vars", member.key),
            "is not used; write ${" + member.key + "} where its value goes, or remove it");
   }

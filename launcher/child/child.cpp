@@ -883,11 +883,14 @@ struct MountLine {
   char point[kPathRoom] = {};
   std::uint64_t flags = 0;
 
+  static bool is_octal(char c) noexcept { return c >= '0' && c <= '7'; }
+
   /// Undoes the octal escapes of blank, tab, newline and backslash.
   static const char* unescape(const char* from, char* out, std::size_t room) noexcept {
     std::size_t length = 0;
     while (*from != ' ' && *from != '\0' && length + 1 < room) {
-      if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3') {
+      if (from[0] == '\\' && from[1] >= '0' && from[1] <= '3' && is_octal(from[2]) &&
+          is_octal(from[3])) {
         out[length++] =
             static_cast<char>((from[1] - '0') * 64 + (from[2] - '0') * 8 + from[3] - '0');
         from += 4;

@@ -180,6 +180,12 @@ TEST_CASE("declarations are checked as the rest of a policy is") {
   CHECK(contains(errors_in(R"("vars":[])"), "vars: expected an object"));
 }
 
+TEST_CASE("a variable's name brings no control characters into a message") {
+  const std::string errors = errors_in(R"("vars":{"w\u001b[31mk":{"type":"path","default":"/w"}})");
+  CHECK(contains(errors, "expected a name of 1 to 64 letters"));
+  CHECK_FALSE(contains(errors, "\x1b"));
+}
+
 TEST_CASE("what is typed on a command line is taken as it is typed") {
   Layers layers = given("\"name\":\"x\"", {});
   layers.add_setting("env.set.PROMPT", "\"${debian_chroot} ${\"", "-e PROMPT");
