@@ -33,21 +33,28 @@ bool is_ready(int fd, int timeout_ms) {
   return poll(&ready, 1, timeout_ms) == 1;
 }
 
-/// Writes a whole line, waiting `patience_ms` at most each time that the reader makes no room.
-/// False when it was given up; a reader that is gone is not an error of the run.
-bool write_line(int fd, std::string line, int patience_ms) {
-  line += '\n';
-  for (std::size_t done = 0; done < line.size();) {
+/// Writes a text, waiting `patience_ms` at most each time that the reader makes no room. False when
+/// it was given up; a reader that is gone is not an error of the run.
+bool write_text(int fd, std::string_view text, int patience_ms) {
+  for (std::size_t done = 0; done < text.size();) {
     if (!is_ready(fd, patience_ms)) return false;
     // So much goes into a pipe with room at once (man 7 pipe).
-    const std::size_t piece = std::min<std::size_t>(line.size() - done, PIPE_BUF);
-    const ssize_t wrote = write(fd, line.data() + done, piece);
+    const std::size_t piece = std::min<std::size_t>(text.size() - done, PIPE_BUF);
+    const ssize_t wrote = write(fd, text.data() + done, piece);
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote <= 0) return true;
     done += static_cast<std::size_t>(wrote);
   }
   return true;
 }
+
+bool write_line(int fd, const std::string& line, int patience_ms) {
+  return write_text(fd, line + '\n', patience_ms);
+}
+
+/// Tells a person, on standard error: which may be a pipe that nobody reads, and then must not keep
+/// belljar from its end.
+void tell(const std::string& text) { write_text(STDERR_FILENO, text, kPatienceMs); }
 
 /// Where the record goes. A file is looked at before the launch, so that a run whose record could
 /// not be written never starts, and made after it, when nothing of the sandbox is left: the
@@ -70,7 +77,7 @@ class RecordSink {
 
  private:
   bool complain(const std::string& what) const {
-    std::fprintf(stderr, "belljar: --record %s: %s\n", where_.c_str(), what.c_str());
+    tell("belljar: --record " + where_ + ": " + what + "\n");
     return false;
   }
 
@@ -143,12 +150,10 @@ Events status_events(int fd) {
 
 void print_plan_texts(const Plan& plan, bool default_policy) {
   if (default_policy && isatty(STDERR_FILENO) == 1)
-    std::fputs(
+    tell(
         "belljar: under builtin:dev@1: the current directory is writable, the rest of the host "
-        "read-only, no network\n",
-        stderr);
-  for (const std::string& note : plan.notes)
-    std::fprintf(stderr, "belljar: note: %s\n", note.c_str());
+        "read-only, no network\n");
+  for (const std::string& note : plan.notes) tell("belljar: note: " + note + "\n");
 }
 
 /// An exit status of 137, 153 or 159 tells nobody that a limit or the filter did it.
@@ -174,15 +179,14 @@ void say_why_it_ended(const Record& record, const policy::Policy& policy) {
     std::fputs("belljar: the sandbox's first process ended without a word, and all of it with it\n",
                stderr);
   if (what != nullptr)
-    std::fprintf(stderr, "belljar: the command %s, %s\n", what, origin_text(policy, path).c_str());
+    tell(std::string("belljar: the command ") + what + ", " + origin_text(policy, path) + "\n");
 }
 
 /// What the policy preferred and this run did without: in the record always, and for a person too.
 void say_what_is_degraded(const Record& record) {
   if (record.degraded.empty() || isatty(STDERR_FILENO) != 1) return;
   for (const Degraded& item : record.degraded)
-    std::fprintf(stderr, "belljar: note: degraded: %s: %s\n", item.control.c_str(),
-                 item.what.c_str());
+    tell("belljar: note: degraded: " + item.control + ": " + item.what + "\n");
 }
 
 /// A shell loop around belljar must stop when the command died of a signal that asks for it.
@@ -248,7 +252,7 @@ int run_command(const PolicyOptions& options, const std::string& record_to, int 
   const bool kept = sink.write(json);
   if (status_fd >= 0)
     write_line(status_fd, "{\"type\":\"record\",\"record\":" + json + "}", kPatienceMs);
-  if (record.setup) std::fputs(failure_text(*record.setup).c_str(), stderr);
+  if (record.setup) tell(failure_text(*record.setup));
   say_why_it_ended(record, *policy);
   say_what_is_degraded(record);
   die_likewise(record);
