@@ -526,9 +526,16 @@ def shared_files():
     for directory in SHARED_DIRECTORIES:
         if not AS_ROOT or not os.path.isdir(directory):
             continue
-        with os.scandir(directory) as entries:
-            found += [entry.path for entry in entries if entry.stat(follow_symlinks=False).st_uid == SESSION_UID]
-    return sorted(found)
+        found += [path for path in pathlib.Path(directory).iterdir() if owner_of(path) == SESSION_UID]
+    return sorted(map(str, found))
+
+
+def owner_of(path):
+    """None when it is gone: what others test at the same time comes and goes."""
+    try:
+        return path.lstat().st_uid
+    except FileNotFoundError:
+        return None
 
 
 def processes():

@@ -38,10 +38,10 @@ class Collector(unittest.TestResult):
 
     def __init__(self, module):
         super().__init__()
-        self.module, self.passed, self.failed, self.skipped_tests = module, 0, {}, []
+        self.module, self.passed, self.failed, self.skipped_tests = module, [], {}, []
 
     def addSuccess(self, test):
-        self.passed += 1
+        self.passed.append(self._name(test))
 
     def addFailure(self, test, err):
         self._add(test, self._exc_info_to_string(err, test))
@@ -102,13 +102,13 @@ def run_module(path, patterns, answer):
 # --- all of them --------------------------------------------------------------------------------------
 
 class Outcome:
-    def __init__(self, name, passed=0, failed=(), skipped=(), seconds=0.0, slowest=()):
-        self.name, self.passed, self.failed, self.skipped = name, passed, list(failed), list(skipped)
+    def __init__(self, name, passed=(), failed=(), skipped=(), seconds=0.0, slowest=()):
+        self.name, self.passed, self.failed, self.skipped = name, list(passed), list(failed), list(skipped)
         self.seconds, self.slowest = seconds, slowest
 
     def line(self):
         skipped = f", {len(self.skipped)} skipped" if self.skipped else ""
-        return f"{self.name:<48} {self.passed:>4} passed, {len(self.failed)} failed{skipped}  ({self.seconds:.1f} s)"
+        return f"{self.name:<48} {len(self.passed):>4} passed, {len(self.failed)} failed{skipped}  ({self.seconds:.1f} s)"
 
 
 def module_command():
@@ -151,7 +151,7 @@ def run_unit(path):
         return Outcome(name, failed=[[name, f"ended with {done.returncode}:\n{done.stdout}{done.stderr}"]],
                        seconds=seconds)
     failed = [[name, done.stdout], *[[name, "see above"]] * (int(counts[3]) - 1)] if counts[3] != "0" else []
-    return Outcome(name, int(counts[2]), failed, seconds=seconds)
+    return Outcome(name, [name] * int(counts[2]), failed, seconds=seconds)
 
 
 def modules(patterns):
@@ -179,6 +179,14 @@ def tell(outcome):
     sys.stdout.flush()
 
 
+def write_results(outcomes, path):
+    """A line of JSON for each test, for who makes something of them."""
+    with open(path, "w") as file:
+        for outcome in outcomes:
+            tests = [*((name, "passed") for name in outcome.passed), *((name, "failed") for name, _ in outcome.failed)]
+            file.writelines(json.dumps({"test": name, "outcome": what}) + "\n" for name, what in tests)
+
+
 def close(outcomes, verbose):
     for outcome in outcomes if verbose else ():
         for seconds, name in outcome.slowest:
@@ -189,7 +197,7 @@ def close(outcomes, verbose):
     failed = [name for outcome in outcomes for name, _ in outcome.failed]
     for name in failed:
         print(f"FAILED {name}")
-    passed = sum(outcome.passed for outcome in outcomes)
+    passed = sum(len(outcome.passed) for outcome in outcomes)
     print(f"\n{passed} passed, {len(failed)} failed" + (f", {len(skipped)} skipped" if skipped else ""))
     # Nothing at all is a failure too: a pattern with a typing mistake proves nothing.
     return 1 if failed or not passed else 0
@@ -229,6 +237,8 @@ def run_all(options):
             if outcome.passed or outcome.failed or outcome.skipped:
                 outcomes.append(outcome)
                 tell(outcome)
+    if options.results:
+        write_results(outcomes, options.results)
     return close(outcomes, options.slowest)
 
 
@@ -236,6 +246,7 @@ def main():
     parser = argparse.ArgumentParser(description="Runs Belljar's tests.")
     parser.add_argument("--all", action="store_true", help="the long tests too")
     parser.add_argument("--slowest", action="store_true", help="also show the slowest tests of each module")
+    parser.add_argument("--results", metavar="FILE", help="also write each test's outcome there, a JSON object a line")
     parser.add_argument("--module", help=argparse.SUPPRESS)
     parser.add_argument("--answer", help=argparse.SUPPRESS)
     parser.add_argument("patterns", nargs="*", metavar="PATTERN")
