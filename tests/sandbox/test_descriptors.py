@@ -142,20 +142,6 @@ class StandardStreams(SandboxTest):
         run = self.sandbox("cat", stdin=data)
         self.assertEqual(run.raw_out, data)
 
-    def test_the_callers_terminal_cannot_be_written_into(self):
-        """TIOCSTI on an inherited terminal, with and without the filter (C12)."""
-        master, slave = pty.openpty()
-        self.addCleanup(os.close, master)
-        self.addCleanup(os.close, slave)
-        code = """
-            import fcntl, termios
-            say([attempt(fcntl.ioctl, 0, termios.TIOCSTI, b'x'), probe_open('/dev/tty', os.O_RDWR),
-                 os.getsid(0) != os.getpid(), attempt(fcntl.ioctl, 0, termios.TIOCSCTTY, 0), os.isatty(0)])
-        """
-        for syscalls in ("agent@1", "none"):
-            run = self.inside(code, stdin=slave, policy={"syscalls": {"base": syscalls}})
-            self.assertEqual(run.json(), ["EPERM", "ENXIO", True, "EPERM", True], str(run))
-
     def test_a_terminal_can_be_read_and_written(self):
         master, slave = pty.openpty()
         self.addCleanup(os.close, master)

@@ -99,42 +99,6 @@ class Memory(SandboxTest):
 
 class Touching(SandboxTest):
 
-    TRY = """
-        import ctypes
-        trace = {'x86_64': 101, 'aarch64': 117}[os.uname().machine]
-        readv = {'x86_64': 310, 'aarch64': 270}[os.uname().machine]
-        buffer = ctypes.create_string_buffer(8)
-        here = (ctypes.c_uint64 * 2)(ctypes.addressof(buffer), 8)
-        there = (ctypes.c_uint64 * 2)(0x400000, 8)
-        try: pidfd = os.pidfd_open(1)
-        except OSError: pidfd = -1
-        say([syscall(trace, 16, 1, 0, 0), syscall(trace, 0x4206, 1, 0, 0),
-             syscall(readv, 1, ctypes.byref(here), 1, ctypes.byref(there), 1, 0),
-             syscall(readv + 1, 1, ctypes.byref(here), 1, ctypes.byref(there), 1, 0),
-             syscall(438, pidfd, 0, 0), probe_open('/proc/1/mem', os.O_RDWR), probe_open('/proc/1/root'),
-             probe_open('/proc/1/cwd'), probe_open('/proc/1/fd'), probe_open('/proc/1/stack')])
-    """
-
-    def test_it_cannot_be_traced_read_or_written(self):
-        for syscalls in ("agent@1", "none"):
-            run = self.inside(self.TRY, policy={"syscalls": {"base": syscalls}})
-            self.assertEqual(run.json()[:5], ["EPERM"] * 5, f"{syscalls} {run}")
-            self.assertEqual(run.json()[5:], ["EACCES"] * 5, f"{syscalls} {run}")
-
-    def test_nor_by_root_inside(self):
-        identity = {"inside_uid": 0, "inside_gid": 0}
-        run = self.inside(self.TRY, policy={"syscalls": {"base": "none"}, "identity": identity})
-        self.assertEqual(run.json()[:6], ["EPERM"] * 5 + ["EACCES"], str(run))
-
-    def test_a_child_of_the_payload_can_be_traced_without_the_filter(self):
-        """The control: it is init that refuses, not the kernel as such."""
-        run = self.inside("""
-            trace = {'x86_64': 101, 'aarch64': 117}[os.uname().machine]
-            child = os.fork() or signal.pause()
-            say([syscall(trace, 16, child, 0, 0), probe_open(f'/proc/{child}/mem', os.O_RDWR)])
-        """, policy={"syscalls": {"base": "none"}})
-        self.assertEqual(run.json(), ["open", "open"], str(run))
-
     def test_no_signal_from_inside_reaches_it(self):
         run = self.inside("""
             for number in range(1, 65):
@@ -261,25 +225,6 @@ def doors_during_set_up(belljar):
 
 
 class Reaping(SandboxTest):
-
-    def test_orphans_are_reaped_at_once(self):
-        run = self.inside("""
-            def state(pid):
-                try: return status(pid)['State'][0]
-                except OSError: return 'gone'
-            for _ in range(200):
-                child = os.fork()
-                if child == 0:
-                    if os.fork() == 0: os._exit(0)
-                    os._exit(0)
-                os.waitpid(child, 0)
-            end = time.monotonic() + 0.5
-            zombies = None
-            while zombies != [] and time.monotonic() < end:
-                zombies = [p for p in os.listdir('/proc') if p.isdigit() and state(p) == 'Z']
-            say(zombies)
-        """)
-        self.assertEqual(run.json(), [], str(run))
 
     def test_a_thousand_zombies_do_not_fill_the_number_of_processes(self):
         run = self.inside("""

@@ -1,10 +1,9 @@
-"""Links that an earlier run planted in its workspace decide nothing about the next launch (L05, L06)."""
+"""Links that an earlier run planted in its workspace decide nothing about the next launch (L05, L06;
+the race of L07 is in tests/adversarial)."""
 
-import ctypes
 import os
-import threading
 
-from harness import SandboxTest, as_root, long, main
+from harness import SandboxTest, as_root, main
 
 SECRET = "the host's secret"
 
@@ -131,46 +130,6 @@ class Targets(Planted):
                   "/to/sub": bind(inner)}
         run = self.inside("say(os.listdir('/data/sub'))", policy={"filesystem": {"mounts": mounts}})
         self.assertEqual(run.json(), ["found"], str(run))
-
-
-class Swapped(Planted):
-    """A thread that is left of an earlier run exchanges a directory and a link while launches go on (L07)."""
-
-    def swap(self, stop):
-        libc = ctypes.CDLL(None)
-        one, other = str(self.work / "data").encode(), str(self.work / "trap").encode()
-        while not stop.is_set():
-            for _ in range(200):
-                libc.renameat2(-100, one, -100, other, 2)
-
-    def launch_while_swapping(self, count):
-        self.make_directory("work/data", owner=self.uid)
-        self.make_file("work/data/harmless")
-        self.plant("trap", self.host)
-        policy = self.policy({"filesystem": {"mounts": {
-            "/data": bind(self.work / "data"), "/usr": {"type": "bind", "source": "/usr"},
-            f"{self.work}/data": {"type": "tmpfs", "mode": "0777"}}}})
-        stop = threading.Event()
-        swapper = threading.Thread(target=self.swap, args=(stop,))
-        swapper.start()
-        seen = set()
-        try:
-            for _ in range(count):
-                run = self.sandbox("ls", "-A", "/data", policy=policy)
-                self.assertIn((run.code, run.out), ((0, "harmless\n"), (125, "")), str(run))
-                seen.add(run.code)
-        finally:
-            stop.set()
-            swapper.join()
-        self.assertEqual(self.look(), self.listing)
-        return seen
-
-    def test_a_swap_race_never_shows_or_changes_what_the_link_points_to(self):
-        self.launch_while_swapping(30)
-
-    @long
-    def test_nor_does_it_in_a_thousand_launches(self):
-        self.assertEqual(self.launch_while_swapping(1000), {0, 125})
 
 
 if __name__ == "__main__":

@@ -238,22 +238,6 @@ class Everywhere(SandboxTest):
                               policy={"network": {"mode": mode}})
             self.assertEqual(run.json(), ["2", "ENOSYS", "ENOSYS"])
 
-    def test_strict_lets_nobody_add_a_filter_with_a_listener(self):
-        """A listener answers the calls of the processes below it in the filter's place (S11)."""
-        code = """
-            import ctypes
-            class Instruction(ctypes.Structure):
-                _fields_ = [('code', ctypes.c_uint16), ('jt', ctypes.c_uint8), ('jf', ctypes.c_uint8),
-                            ('k', ctypes.c_uint32)]
-            class Program(ctypes.Structure):
-                _fields_ = [('len', ctypes.c_uint16), ('filter', ctypes.POINTER(Instruction))]
-            program = Program(1, ctypes.pointer(Instruction(6, 0, 0, 0x7fff0000)))
-            number = 317 if os.uname().machine == 'x86_64' else 277
-            say([in_child(lambda: syscall(number, 1, flags, ctypes.byref(program))) for flags in (0, 8)])
-        """
-        self.assertEqual(self.inside(code, policy=NO_FILTER).json(), ["open", "open"])
-        self.assertEqual(self.inside(code, policy={"syscalls": {"base": "strict@1"}}).json()[1], "EPERM")
-
 
 if __name__ == "__main__":
     main()
