@@ -56,6 +56,10 @@ def case_of(name):
     return getattr(importlib.import_module(f"adversarial.{path.stem}"), name)
 
 
+def test_name(layer):
+    return f"test_without_{re.sub('[^a-z]+', '_', layer)}_a_case_finds_an_open_door"
+
+
 class BreakALayer(SandboxTest):
 
     def setUp(self):
@@ -108,7 +112,7 @@ class BreakALayer(SandboxTest):
             self.check(layer)
         _check.callers = ONLY.get(_layer, CALLERS if EVERYTHING else ("root", "user"))
         _check.back_ends = BACK_ENDS if EVERYTHING else ("modern",)
-        locals()[f"test_without_{re.sub('[^a-z]+', '_', _layer)}_a_case_finds_an_open_door"] = _check
+        locals()[test_name(_layer)] = _check
 
     @once
     def test_every_control_of_belljar_is_left_out_once(self):
