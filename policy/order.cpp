@@ -4,6 +4,7 @@
 #include <span>
 
 #include "policy/order_table.hpp"
+#include "policy/paths.hpp"
 #include "policy/quote.hpp"
 #include "policy/setting.hpp"
 #include "policy/suggest.hpp"
@@ -66,22 +67,16 @@ bool glob_matches(std::string_view pattern, std::string_view name) {
          glob_matches(pattern.substr(1), name.substr(1));
 }
 
-bool is_below(std::string_view path, std::string_view directory) {
-  if (directory == "/") return true;
-  return path.starts_with(directory) &&
-         (path.size() == directory.size() || path[directory.size()] == '/');
-}
-
 /// Whether nothing at all is at `target` when no mount covers it: all above it are directories of
 /// our own, which cannot be written to.
 bool uncovers_nothing(const Filesystem& filesystem, std::string_view target) {
   if (filesystem.root != RootKind::kEmpty || filesystem.toolchains) return false;
   if (filesystem.workspace &&
-      (filesystem.workspace->path == "." || is_below(target, filesystem.workspace->path))) {
+      (filesystem.workspace->path == "." || is_within(target, filesystem.workspace->path))) {
     return false;
   }
   return std::all_of(filesystem.mounts.begin(), filesystem.mounts.end(), [&](const auto& entry) {
-    return entry.second.type == MountType::kDir || !is_below(target, entry.first);
+    return entry.second.type == MountType::kDir || !is_within(target, entry.first);
   });
 }
 

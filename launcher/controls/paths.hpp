@@ -4,14 +4,11 @@
 #include <string>
 #include <string_view>
 
+#include "policy/paths.hpp"
+
 namespace belljar::launcher {
 
-/// Whether `path` is `directory` or below it.
-[[nodiscard]] inline bool is_within(std::string_view path, std::string_view directory) {
-  if (directory == "/") return true;
-  return path.starts_with(directory) &&
-         (path.size() == directory.size() || path[directory.size()] == '/');
-}
+using policy::is_within;
 
 /// "/home" of "/home/ada/src"; "/" of "/".
 [[nodiscard]] inline std::string_view top_level_of(std::string_view path) {
