@@ -41,6 +41,8 @@ class Question {
                           : in_own_root(verb, shown, *path);
     if (const auto* bind = std::get_if<BindMount>(&step.action))
       return bound(verb, shown, *path, bind->flags, step);
+    if (const auto* overlay = std::get_if<MountOverlay>(&step.action))
+      return in_overlay(verb, shown, *path, *overlay, step);
     if (const auto* tmpfs = std::get_if<MountTmpfs>(&step.action))
       return in_tmpfs(verb, shown, *path, *tmpfs, step);
     if (const auto* file = std::get_if<MakeFile>(&step.action))
@@ -86,22 +88,46 @@ class Question {
     return false;
   }
 
-  [[nodiscard]] Result<Answer> bound(Verb verb, const std::string& shown, const std::string& path,
-                                     unsigned flags, const Step& step) const {
+  /// What the flags of a mount refuse.
+  [[nodiscard]] std::optional<Answer> by_flags(Verb verb, unsigned flags, const Step& step) const {
     if (verb == Verb::kWrite && (flags & kReadOnly))
       return no(Decision::kReadOnly, "read-only, " + view_.line(step), step.because);
     if (verb == Verb::kExec && (flags & kNoExec))
       return no(Decision::kNoExec, "noexec, " + view_.line(step), step.because);
+    return std::nullopt;
+  }
+
+  [[nodiscard]] Result<Answer> bound(Verb verb, const std::string& shown, const std::string& path,
+                                     unsigned flags, const Step& step) const {
+    if (const std::optional<Answer> refused = by_flags(verb, flags, step)) return *refused;
     return by_owner_and_mode(verb, shown, view_.on_host(path), step);
+  }
+
+  /// As the layers are now. The owner's and mode's word on a file of a lower layer is the same as
+  /// on a copy of it, which a write makes.
+  [[nodiscard]] Result<Answer> in_overlay(Verb verb, const std::string& shown,
+                                          const std::string& path, const MountOverlay& overlay,
+                                          const Step& step) const {
+    if (const std::optional<Answer> refused = by_flags(verb, overlay.flags, step)) return *refused;
+    const std::string line = view_.line(step);
+    if (path == overlay.target && overlay.memory)
+      return yes("the top of a temporary overlay, " + line);
+    const std::string name = view_.on_host(path);
+    if (!name.empty()) return by_owner_and_mode(verb, shown, name, step);
+    if (verb != Verb::kWrite)
+      return no(Decision::kAbsent, shown + " is in no directory of " + line, step.because);
+    return in_overlay(verb, shown, parent_of(path), overlay, step);
   }
 
   [[nodiscard]] Result<Answer> by_owner_and_mode(Verb verb, const std::string& shown,
                                                  const std::string& name, const Step& step) const {
-    const SessionIds ids{plan_.uid, plan_.gid};
+    SessionIds ids{plan_.uid, plan_.gid};
+    if (const auto* bind = std::get_if<BindMount>(&step.action); bind != nullptr && bind->mapped)
+      ids = host_.workspace_owner.value_or(ids);
     const int wanted = verb == Verb::kRead ? R_OK : verb == Verb::kWrite ? W_OK : X_OK;
     if (BELLJAR_TRY(access_as(ids, host_, name, wanted)) != Access::kNone)
       return yes(view_.line(step) + ", and " + name + " allows it to uid " +
-                 std::to_string(plan_.uid));
+                 std::to_string(ids.uid));
     struct stat about {};
     if (stat(name.c_str(), &about) != 0) {
       if (errno != ENOENT)
@@ -116,7 +142,7 @@ class Question {
     std::snprintf(text.data(), text.size(), "mode %04o, owner %u:%u", about.st_mode & 07777U,
                   about.st_uid, about.st_gid);
     return no(Decision::kOwner,
-              name + " of the host does not allow it to uid " + std::to_string(plan_.uid) + " (" +
+              name + " of the host does not allow it to uid " + std::to_string(ids.uid) + " (" +
                   text.data() + "); the policy does, " + view_.line(step),
               step.because);
   }

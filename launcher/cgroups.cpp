@@ -29,7 +29,7 @@ bool killed_for_memory(const sys::Cgroup& cgroup) {
 
 }  // namespace
 
-std::optional<Cgroups::Failure> Cgroups::set_up(const Plan& plan, std::vector<Degraded>& degraded) {
+std::optional<StepFailure> Cgroups::set_up(const Plan& plan, std::vector<Degraded>& degraded) {
   std::string name;     // The same in each hierarchy.
   bool absent = false;  // The cgroup that the next limits are for was not to be had.
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
@@ -54,7 +54,7 @@ std::optional<Cgroups::Failure> Cgroups::set_up(const Plan& plan, std::vector<De
     }
     if (done) continue;
     const bool prefer = make != nullptr ? make->prefer : limit->prefer;
-    if (!prefer) return Failure{static_cast<int>(i), done.error()};
+    if (!prefer) return StepFailure{static_cast<int>(i), done.error()};
     degraded.push_back({step.control, "cannot " + step.text() + ": " + done.error().what});
   }
   for (const Made& made : made_)

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "launcher/failure.hpp"
 #include "launcher/plan.hpp"
 #include "launcher/sys/cgroup.hpp"
 
@@ -23,15 +24,10 @@ struct CgroupEvidence {
 /// need one.
 class Cgroups {
  public:
-  /// A step that failed, with its index; what the plan prefers is left out instead.
-  struct Failure {
-    int step = -1;
-    Error error;
-  };
-
   /// Makes them and sets their limits. What the policy only prefers and this host refuses is
   /// appended to `degraded`.
-  [[nodiscard]] std::optional<Failure> set_up(const Plan& plan, std::vector<Degraded>& degraded);
+  [[nodiscard]] std::optional<StepFailure> set_up(const Plan& plan,
+                                                  std::vector<Degraded>& degraded);
 
   /// The legacy back end's helper and the launcher are there too for a moment, until init is known:
   /// far from the command's start, so that it never has the room.

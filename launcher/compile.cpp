@@ -91,6 +91,8 @@ struct Lower {
   std::optional<Op> operator()(const LimitCgroup&) const { return std::nullopt; }
   std::optional<Op> operator()(const RelayOutput&) const { return std::nullopt; }
   std::optional<Op> operator()(const MeasureDisk&) const { return std::nullopt; }
+  std::optional<Op> operator()(const HoldDirectories&) const { return std::nullopt; }
+  std::optional<Op> operator()(const MapOwner&) const { return std::nullopt; }
   std::optional<Op> operator()(const CreateNamespaces&) const { return std::nullopt; }
 
   std::optional<Op> operator()(const MapIds& a) const {
@@ -140,6 +142,7 @@ struct Lower {
     if (a.optional) made.b |= kBindOptional;
     if (a.if_reachable) made.b |= kBindIfReachable;
     if (a.may_create) made.b |= kBindMayCreate;
+    if (a.mapped) made.c = static_cast<std::uint64_t>(1 + surroundings.mapped_tree);
     return made;
   }
   std::optional<Op> operator()(const MountTmpfs& a) const {
@@ -147,6 +150,29 @@ struct Lower {
     made.s0 = builder.text(a.target);
     made.s1 = builder.text(tmpfs_options(a.size, a.inodes, a.mode));
     made.a = a.flags;
+    made.b = a.may_create;
+    return made;
+  }
+  std::optional<Op> operator()(const MountOverlay& a) const {
+    OverlayLayers layers;
+    layers.layers = builder.texts(a.layers);
+    layers.count = static_cast<std::uint32_t>(a.layers.size());
+    if (!a.upper.empty()) layers.upper = builder.text(a.upper);
+    if (!a.upper.empty()) layers.work = builder.text(a.work);
+    if (a.memory) {
+      layers.memory = builder.text(tmpfs_options(a.memory->size, a.memory->inodes, 0700));
+      layers.mode = a.memory->mode;
+    }
+    Op made = op(OpCode::kMountOverlay);
+    made.s0 = builder.text(a.target);
+    made.s1 = builder.array(&layers, 1);
+    made.a = a.flags;
+    made.b = a.may_create;
+    return made;
+  }
+  std::optional<Op> operator()(const MountMqueue& a) const {
+    Op made = op(OpCode::kMountMqueue);
+    made.s0 = builder.text(a.target);
     made.b = a.may_create;
     return made;
   }
@@ -163,7 +189,9 @@ struct Lower {
     Op made = op(OpCode::kMountDev);
     made.s0 = builder.text(a.target);
     made.s1 = builder.text(tmpfs_options(a.shm_size, a.shm_inodes, 01777));
+    made.a = a.shm_flags;
     made.b = a.may_create;
+    made.c = a.queues;
     return made;
   }
   std::optional<Op> operator()(const MakeDirectory& a) const {

@@ -24,6 +24,7 @@ struct Surroundings {
   BackEnd back_end = BackEnd::kModern;
   bool privileged = false;
   std::uint64_t namespace_inodes[kNamespaceKinds] = {};
+  int mapped_tree = -1;  ///< The descriptor of what MapOwner has made; -1: a plain bind stands in.
 };
 
 /// A line of a uid_map or gid_map for one id (man 7 user_namespaces).

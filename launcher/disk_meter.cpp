@@ -16,8 +16,10 @@ constexpr int kShare = 5;
 constexpr std::chrono::milliseconds kPiece{5};
 constexpr std::uint64_t kBlock = 512;  // Of st_blocks, whatever the file system's own are.
 
-/// What is bound writable, by where it comes from.
+/// What of the host can be written, by where it comes from.
 const std::string* writable_source(const Step& step) {
+  if (const auto* overlay = std::get_if<MountOverlay>(&step.action))
+    return overlay->upper.empty() ? nullptr : &overlay->upper;
   if (const auto* bind = std::get_if<BindMount>(&step.action))
     return bind->flags & kReadOnly ? nullptr : &bind->source;
   const auto* root = std::get_if<AttachRoot>(&step.action);
@@ -48,7 +50,8 @@ Status DiskMeter::begin() {
                                ? "what the command may write already holds more than it may"
                                : "cannot measure what the command may write: " + why_;
   return fail({ErrorKind::kRefused, 0, what, "limits.disk",
-               "make room in the workspace and in writable binds, or raise the limit"});
+               "make room in the workspace, in writable binds and upper directories, or raise the "
+               "limit"});
 }
 
 bool DiskMeter::measure() {

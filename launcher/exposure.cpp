@@ -197,6 +197,8 @@ class Walk {
     for (const Step& step : plan_.steps) {
       if (const auto* bind = std::get_if<BindMount>(&step.action))
         walk_bind(bind->source, bind->target, bind->flags, step);
+      if (const auto* overlay = std::get_if<MountOverlay>(&step.action))
+        walk_layers(*overlay, step);
       const auto* root = std::get_if<AttachRoot>(&step.action);
       if (root != nullptr && root->source) walk_bind(*root->source, "/", root->flags, step);
     }
@@ -338,14 +340,36 @@ class Walk {
   struct Place {
     const Step& step;
     unsigned flags;
+    std::string layer{};   ///< Of an overlay: another may have the same name above it.
+    std::string target{};  ///< Where the overlay is.
   };
+
+  void walk_layers(const MountOverlay& overlay, const Step& step) {
+    if (&view_.covering(overlay.target) != &step) return;
+    std::vector<std::string> layers = overlay.layers;
+    if (!overlay.upper.empty()) layers.push_back(overlay.upper);
+    for (const std::string& layer : layers) {
+      const UniqueFd top = open_source(layer);
+      if (!top.valid() || stopped_) continue;
+      walk(UniqueFd(openat(top.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)), overlay.target,
+           Place{step, overlay.flags, layer, overlay.target}, 0);
+    }
+  }
+
+  /// Whether it is seen, and not what a layer above has there.
+  [[nodiscard]] bool is_seen(const std::string& inside, const Place& place) const {
+    return place.layer.empty() ||
+           view_.on_host(inside) == place.layer + inside.substr(place.target.size());
+  }
 
   void walk_bind(const std::string& source, const std::string& target, unsigned flags,
                  const Step& step) {
     if (&view_.covering(target) != &step || stopped_) return;
+    if (const auto* bind = std::get_if<BindMount>(&step.action); bind != nullptr && bind->mapped)
+      return pass_over(target, "its owner is mapped");
     const UniqueFd top = open_source(source);
     if (!top.valid()) return;
-    const Place place{step, flags};
+    const Place place{step, flags, {}, {}};
     struct stat about {};
     if (fstat(top.get(), &about) != 0) return;
     if (!S_ISDIR(about.st_mode)) {
@@ -400,6 +424,7 @@ class Walk {
 
   void look_at(int parent, const char* name, const std::string& inside, const struct stat& about,
                const Place& place) {
+    if (!is_seen(inside, place)) return;
     const auto allows = [&](int wanted) {
       return faccessat(parent, name, wanted, AT_EACCESS) == 0;
     };
@@ -454,6 +479,9 @@ class Walk {
     if (const auto* bind = std::get_if<BindMount>(&step.action);
         bind != nullptr && !(bind->flags & kReadOnly) && bind->target != inside)
       path = inside.substr(0, inside.find('/', bind->target.size() + 1));
+    if (const auto* overlay = std::get_if<MountOverlay>(&step.action);
+        overlay != nullptr && !overlay->upper.empty())
+      path = inside.substr(0, inside.find('/', overlay->target.size() + 1));
     return setting_that_masks(path, "not for the command");
   }
 

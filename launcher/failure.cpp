@@ -38,6 +38,8 @@ const std::string& target_of(const Step& step) {
   static const std::string kNone;
   if (const auto* bind = std::get_if<BindMount>(&step.action)) return bind->target;
   if (const auto* tmpfs = std::get_if<MountTmpfs>(&step.action)) return tmpfs->target;
+  if (const auto* overlay = std::get_if<MountOverlay>(&step.action)) return overlay->target;
+  if (const auto* queues = std::get_if<MountMqueue>(&step.action)) return queues->target;
   if (const auto* proc = std::get_if<MountProc>(&step.action)) return proc->target;
   if (const auto* dev = std::get_if<MountDev>(&step.action)) return dev->target;
   if (const auto* mask = std::get_if<MaskPath>(&step.action)) return mask->path;
@@ -173,6 +175,13 @@ Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const
                   "\" on the way lies where a command can write, so it is not followed",
               {},
               "name what it points to, or remove it"};
+    case Detail::kUpperUnusable:
+      return {"the kernel would make the overlay read-only, because it cannot work in " + subject,
+              {},
+              "put upper and work on a file system of the host's own that uid " +
+                  std::to_string(plan.uid) +
+                  " can write to, such as ext4, xfs or btrfs, or leave both out for a temporary "
+                  "overlay"};
     case Detail::kReadBack:
       return {"the kernel does not report what was set: " + subject,
               {},

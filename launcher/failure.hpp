@@ -9,6 +9,12 @@
 
 namespace belljar::launcher {
 
+/// A step of belljar's own that failed, by its index.
+struct StepFailure {
+  int step = -1;
+  Error error;
+};
+
 /// Whether a message is one that the child of this plan sends: its numbers are indices here, and a
 /// process to be killed. The child is ours, and no payload has its socket; were one to get there,
 /// it would gain no more than an end.

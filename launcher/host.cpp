@@ -140,12 +140,59 @@ Result<std::map<std::string, std::string>> sources(const policy::Filesystem& fil
     if (*resolved != path) found[path] = std::move(*resolved);
     return {};
   };
-  for (const auto& [target, mount] : files.mounts)
+  for (const auto& [target, mount] : files.mounts) {
+    const std::string where = policy::member_path("filesystem.mounts", target);
     if (mount.type == policy::MountType::kBind && mount.source != "/")
-      BELLJAR_CHECK(add(mount.source, policy::member_path("filesystem.mounts", target)));
+      BELLJAR_CHECK(add(mount.source, where));
+    for (const std::string& lower : mount.lower) BELLJAR_CHECK(add(lower, where + ".lower"));
+    if (mount.upper.empty()) continue;
+    BELLJAR_CHECK(add(mount.upper, where + ".upper"));
+    BELLJAR_CHECK(add(mount.work, where + ".work"));
+  }
   if (files.workspace && files.workspace->path != ".")
     BELLJAR_CHECK(add(files.workspace->path, "filesystem.workspace.path"));
   return found;
+}
+
+}  // namespace
+
+namespace {
+
+/// Upper and work directories that will be written to.
+Result<std::map<std::string, WrittenDirectory>> written(const policy::Policy& policy,
+                                                        const Host& host) {
+  std::map<std::string, WrittenDirectory> found;
+  for (const auto& [target, mount] : policy.filesystem.mounts) {
+    if (mount.upper.empty() || mount.readonly) continue;
+    const SessionIds ids = BELLJAR_TRY(session_ids(policy.identity, host));
+    for (const std::string& path : {mount.upper, mount.work}) {
+      WrittenDirectory& about = found[path];
+      struct stat seen {};
+      if (stat(path.c_str(), &seen) != 0) continue;
+      about.exists = true;
+      about.device = seen.st_dev;
+      if (S_ISDIR(seen.st_mode)) about.access = BELLJAR_TRY(access_as(ids, host, path));
+    }
+  }
+  return found;
+}
+
+/// What the session may do in its workspace, as its owner where that is mapped.
+Status observe_workspace(const policy::Policy& policy, Host& host) {
+  host.current_directory = current_directory();
+  const std::string path = workspace_path(policy, host);
+  if (path.empty()) return {};
+  SessionIds ids = BELLJAR_TRY(session_ids(policy.identity, host));
+  struct stat about {};
+  if (policy.filesystem.workspace->idmap == policy::IdMapping::kOwner &&
+      stat(path.c_str(), &about) == 0) {
+    host.workspace_owner = {about.st_uid, about.st_gid};
+    if (obstacle_to_mapping(host, ids).what.empty()) ids = *host.workspace_owner;
+  }
+  host.workspace_access = BELLJAR_TRY(access_as(ids, host, path));
+  if (host.workspace_access == Access::kNone)
+    host.workspace_blocked_by = BELLJAR_TRY(blocked_by(ids, host, path));
+  return {};
 }
 
 }  // namespace
@@ -183,15 +230,8 @@ Result<Host> observe_host(const policy::Policy& policy) {
   if (const std::vector<std::string> needed = cgroup_controllers(policy.limits); !needed.empty())
     host.cgroups = sys::find_cgroup_places(needed);
   if (policy.filesystem.root == policy::RootKind::kHost) host.top_level = BELLJAR_TRY(top_level());
-  if (policy.filesystem.workspace) {
-    host.current_directory = current_directory();
-    if (std::string path = workspace_path(policy, host); !path.empty()) {
-      const SessionIds ids = BELLJAR_TRY(session_ids(policy.identity, host));
-      host.workspace_access = BELLJAR_TRY(access_as(ids, host, path));
-      if (host.workspace_access == Access::kNone)
-        host.workspace_blocked_by = BELLJAR_TRY(blocked_by(ids, host, path));
-    }
-  }
+  host.written = BELLJAR_TRY(written(policy, host));
+  if (policy.filesystem.workspace) BELLJAR_CHECK(observe_workspace(policy, host));
   return host;
 }
 

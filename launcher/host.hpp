@@ -27,6 +27,19 @@ struct TopLevel {
 /// What the session's uid may do with a directory, by its owner and mode.
 enum class Access { kNone, kRead, kWrite };
 
+/// The ids that the sandbox will have on the host.
+struct SessionIds {
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+
+/// A directory that an overlay writes to.
+struct WrittenDirectory {
+  bool exists = false;
+  Access access = Access::kNone;  ///< As the session's uid; kNone for what is no directory.
+  dev_t device = 0;
+};
+
 struct Host {
   uid_t uid = 0;
   gid_t gid = 0;
@@ -37,25 +50,21 @@ struct Host {
   std::string home;                 ///< $HOME, empty when unset or not absolute.
   bool home_exists = false;
   std::map<std::string, std::string> environment;
-  std::map<std::string, std::string> sources;  ///< Of binds that lead through links of root's.
+  std::map<std::string, std::string> sources;  ///< Of mounts that lead through links of root's.
+  std::map<std::string, WrittenDirectory> written;  ///< Upper and work directories of overlays.
   std::vector<int> directory_descriptors;  ///< Of 0, 1, 2 and io.keep: a door to the host's tree.
   std::vector<int> absent_descriptors;     ///< Those of io.keep that the caller did not leave open.
   std::vector<int> terminals;              ///< Of 0, 1, 2; looked at only when the policy asks.
   std::optional<sys::TerminalSettings> terminal_settings;  ///< Of the first of them.
   std::optional<sys::TerminalSize> terminal_size;
-  int landlock_abi = 0;                      ///< As sys::landlock_abi says; 0: not looked at.
-  Access workspace_access = Access::kWrite;  ///< As the session's uid.
-  std::string workspace_blocked_by;          ///< The first directory on the way that keeps it out.
-  sys::CgroupPlaces cgroups;                 ///< Of the controllers that the policy's limits need.
+  int landlock_abi = 0;                       ///< As sys::landlock_abi says; 0: not looked at.
+  Access workspace_access = Access::kWrite;   ///< As the session's uid.
+  std::string workspace_blocked_by;           ///< The first directory on the way that keeps it out.
+  std::optional<SessionIds> workspace_owner;  ///< Looked at only when it is to be mapped.
+  sys::CgroupPlaces cgroups;                  ///< Of the controllers that the policy's limits need.
 
   /// Whether the launcher can act as another uid: CAP_SETUID and CAP_SETGID are effective.
   [[nodiscard]] bool privileged() const;
-};
-
-/// The ids that the sandbox will have on the host.
-struct SessionIds {
-  uid_t uid = 0;
-  gid_t gid = 0;
 };
 
 /// What the session's ids may do with `path`, by its owner and mode: without the capabilities of

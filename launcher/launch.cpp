@@ -27,6 +27,7 @@
 #include "launcher/disk_meter.hpp"
 #include "launcher/failure.hpp"
 #include "launcher/output_relay.hpp"
+#include "launcher/own_mounts.hpp"
 #include "launcher/sys/kernel.hpp"
 #include "launcher/sys/proc.hpp"
 #include "launcher/sys/raw.hpp"
@@ -145,7 +146,9 @@ class Launcher {
     record_.policy_digest = policy_.digest;
     if (Status prepared = prepare(); !prepared) {
       refuse(prepared.error());
-    } else if (std::optional<Cgroups::Failure> failed = cgroups_.set_up(plan_, record_.degraded)) {
+    } else if (std::optional<StepFailure> failed = cgroups_.set_up(plan_, record_.degraded)) {
+      refuse_step(*failed);
+    } else if ((failed = mounts_.set_up(plan_, record_.degraded))) {
       refuse_step(*failed);
     } else {
       record_.back_end = first_back_end();
@@ -166,7 +169,7 @@ class Launcher {
     record_.setup = describe_refusal(error, policy_);
   }
 
-  void refuse_step(const Cgroups::Failure& failed) {
+  void refuse_step(const StepFailure& failed) {
     Message message;
     message.step = failed.step;
     message.error = failed.error.sys_errno;
@@ -221,6 +224,12 @@ class Launcher {
 
   Attempt attempt() {
     surroundings_.back_end = record_.back_end;
+    if (record_.back_end == BackEnd::kLegacy)
+      if (const auto failed = mounts_.give_tree_up(plan_, record_.degraded)) {
+        refuse_step(*failed);
+        return Attempt::kDone;
+      }
+    surroundings_.mapped_tree = mounts_.tree();
     ArenaMapping arena(compile(plan_, surroundings_));
     std::array<int, 2> ends{};
     if (!arena.valid() || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) {
@@ -893,6 +902,7 @@ class Launcher {
   SignalMask mask_;
   Cgroups cgroups_;
   CgroupEvidence evidence_;
+  OwnMounts mounts_;
   OutputRelay relay_;
   DiskMeter meter_;
   Surroundings surroundings_;

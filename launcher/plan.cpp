@@ -22,6 +22,7 @@ std::string octal(mode_t mode) {
 std::string flags_text(unsigned flags) {
   std::string text = flags & kReadOnly ? ", read-only" : ", writable";
   if (flags & kNoExec) text += ", noexec";
+  if (flags & kNoAtime) text += ", noatime";
   if (!(flags & kNoSuid)) text += ", suid";
   if (!(flags & kNoDev)) text += ", dev";
   return text;
@@ -98,6 +99,16 @@ struct Describe {
     return "measure what is bound writable, now and once a second: at most " +
            policy::size_text(a.limit);
   }
+  std::string operator()(const HoldDirectories& a) const {
+    return "hold " + list(a.paths) + " for this sandbox alone";
+  }
+  std::string operator()(const MapOwner& a) const {
+    const auto ids = [](const SessionIds& pair) {
+      return std::to_string(pair.uid) + ":" + std::to_string(pair.gid);
+    };
+    return "map the owner of " + a.path + ", " + ids(a.owner) + ", to " + ids(a.session) +
+           (a.prefer ? ", if the host can" : "");
+  }
   std::string operator()(const CreateNamespaces& a) const {
     std::string text = "create namespaces: " + namespaces_text(a.flags);
     if (a.as_session)
@@ -135,12 +146,25 @@ struct Describe {
     std::string text = "bind " + a.source;
     if (a.target != a.source) text += " on " + a.target;
     text += flags_text(a.flags);
+    if (a.mapped) text += ", with its owner mapped";
     if (a.optional) text += a.if_reachable ? ", if it can be reached" : ", if it exists";
     return text;
   }
   std::string operator()(const MountTmpfs& a) const {
     return "mount a tmpfs on " + a.target + " (" + size_text(a.size, a.inodes) + ", mode " +
            octal(a.mode) + ")" + flags_text(a.flags);
+  }
+  std::string operator()(const MountOverlay& a) const {
+    std::string text = "mount an overlay on " + a.target + ": ";
+    if (a.memory)
+      text += "a tmpfs (" + size_text(a.memory->size, a.memory->inodes) + ", mode " +
+              octal(a.memory->mode) + ") over ";
+    if (!a.upper.empty()) text += a.upper + " (work in " + a.work + ") over ";
+    for (std::size_t i = 0; i < a.layers.size(); ++i) text += (i > 0 ? " over " : "") + a.layers[i];
+    return text + flags_text(a.flags);
+  }
+  std::string operator()(const MountMqueue& a) const {
+    return "mount the sandbox's message queues on " + a.target;
   }
   std::string operator()(const MountProc& a) const {
     std::string text = "mount a fresh /proc on " + a.target;
@@ -153,8 +177,9 @@ struct Describe {
     return text + (a.weaker ? ", or the nearest weaker one that the kernel allows" : "");
   }
   std::string operator()(const MountDev& a) const {
-    return "make a minimal " + a.target + " (null zero full random urandom tty pts shm; shm: " +
-           size_text(a.shm_size, a.shm_inodes) + ")";
+    return "make a minimal " + a.target + " (null zero full random urandom tty pts shm" +
+           (a.queues ? " mqueue" : "") + "; shm: " + size_text(a.shm_size, a.shm_inodes) +
+           (a.shm_flags & kNoExec ? ", noexec" : "") + ")";
   }
   std::string operator()(const MakeDirectory& a) const {
     return "make the directory " + a.path + ", mode " + octal(a.mode);
@@ -285,7 +310,8 @@ Status validate(const Plan& plan) {
     const Step& step = plan.steps[i];
     if (i > 0 && step.side < plan.steps[i - 1].side)
       return broken("belljar, then init, then payload", i);
-    if (pivoted && (is<BindMount>(step) || is<MountTmpfs>(step) || is<MaskPath>(step)))
+    if (pivoted && (is<BindMount>(step) || is<MountTmpfs>(step) || is<MountOverlay>(step) ||
+                    is<MountMqueue>(step) || is<MaskPath>(step)))
       return broken("every mount before the pivot", i);
     if (is<TakeLandlock>(step) && (!pivoted || dropped))
       return broken("Landlock between the pivot and the drop of capabilities", i);

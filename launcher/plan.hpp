@@ -36,6 +36,7 @@ enum MountFlag : unsigned {
   kNoSuid = 2,
   kNoDev = 4,
   kNoExec = 8,
+  kNoAtime = 1024,
 };
 
 // --- launcher ---------------------------------------------------------------------------------
@@ -83,6 +84,22 @@ struct RelayOutput {
 /// What the plan binds writable may hold so many bytes. The launcher measures it.
 struct MeasureDisk {
   std::uint64_t limit = 0;
+};
+
+/// No other sandbox has these directories as an overlay's upper or work directory while this one
+/// runs: two overlays would pull each other's files from under their feet.
+struct HoldDirectories {
+  std::vector<std::string> paths;
+};
+
+/// A copy of the mount at `path`, in which the files of `owner` are the session's. It takes
+/// privileges that no sandbox has, so belljar makes it, and init puts it where it belongs.
+struct MapOwner {
+  std::string path;
+  SessionIds owner;
+  SessionIds session;
+  unsigned flags = 0;
+  bool prefer = false;  ///< The launch goes on with a plain bind.
 };
 
 // --- init -------------------------------------------------------------------------------------
@@ -133,6 +150,7 @@ struct BindMount {
   bool optional = false;      ///< Nothing happens when the source does not exist.
   bool if_reachable = false;  ///< Nor when the session's uid cannot reach it.
   bool may_create = false;    ///< The mount point lies in a tmpfs of ours and is made when absent.
+  bool mapped = false;        ///< It is what MapOwner has made of `source`.
 };
 
 struct MountTmpfs {
@@ -141,6 +159,29 @@ struct MountTmpfs {
   std::uint64_t inodes = 0;
   mode_t mode = 0755;
   unsigned flags = 0;
+  bool may_create = false;
+};
+
+/// Directories of the host seen as one, never written to but for `upper`.
+struct MountOverlay {
+  /// What takes the changes where no directory of the host does.
+  struct Memory {
+    std::uint64_t size = 0;
+    std::uint64_t inodes = 0;
+    mode_t mode = 0755;
+  };
+  std::string target;
+  std::vector<std::string> layers;  ///< The topmost first.
+  std::string upper;                ///< Empty: `memory` or, in a read-only one, nothing.
+  std::string work;                 ///< With `upper`.
+  std::optional<Memory> memory;
+  unsigned flags = 0;
+  bool may_create = false;
+};
+
+/// The message queues of the sandbox's IPC namespace.
+struct MountMqueue {
+  std::string target;
   bool may_create = false;
 };
 
@@ -159,6 +200,8 @@ struct MountDev {
   std::string target;
   std::uint64_t shm_size = 0;
   std::uint64_t shm_inodes = 0;
+  unsigned shm_flags = kNoSuid | kNoDev;
+  bool queues = false;  ///< It has an empty directory "mqueue", to be mounted on.
   bool may_create = false;
 };
 
@@ -300,15 +343,14 @@ struct Exec {
   std::vector<std::string> candidates;  ///< Paths to try in order.
 };
 
-using StepAction =
-    std::variant<SetGroups, MakeCgroup, LimitCgroup, RelayOutput, MeasureDisk, CreateNamespaces,
-                 MapIds, TakeIds, EnterTimeNamespace, GuardInit, JoinKeyring, RaiseLoopback,
-                 SetHostname, AttachRoot, BindMount, MountTmpfs, MountProc, MountDev, MakeDirectory,
-                 MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot, ForbidUserNamespaces,
-                 PivotRoot, OpenTerminal, TakeLandlock, CheckNamespaces, DropCapabilities,
-                 CheckInit, ForgetLauncher, NewProcessGroup, SetUmask, SetLimit, NullDescriptor,
-                 CloseDescriptors, ChangeDirectory, SetNoNewPrivileges, InstallFilter, CheckPayload,
-                 Exec>;
+using StepAction = std::variant<
+    SetGroups, MakeCgroup, LimitCgroup, RelayOutput, MeasureDisk, HoldDirectories, MapOwner,
+    CreateNamespaces, MapIds, TakeIds, EnterTimeNamespace, GuardInit, JoinKeyring, RaiseLoopback,
+    SetHostname, AttachRoot, BindMount, MountTmpfs, MountOverlay, MountMqueue, MountProc, MountDev,
+    MakeDirectory, MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot,
+    ForbidUserNamespaces, PivotRoot, OpenTerminal, TakeLandlock, CheckNamespaces, DropCapabilities,
+    CheckInit, ForgetLauncher, NewProcessGroup, SetUmask, SetLimit, NullDescriptor,
+    CloseDescriptors, ChangeDirectory, SetNoNewPrivileges, InstallFilter, CheckPayload, Exec>;
 
 struct Step {
   Side side = Side::kInit;

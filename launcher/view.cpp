@@ -1,5 +1,7 @@
 #include "launcher/view.hpp"
 
+#include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,6 +39,47 @@ std::string source_of(const Step& step) {
   return root != nullptr && root->source ? *root->source : std::string();
 }
 
+/// The kernel's notes in a layer (Documentation/filesystems/overlayfs.rst): a device 0:0 for what
+/// was removed, an attribute for a directory that hides those below.
+bool is_whiteout(const struct stat& about) { return S_ISCHR(about.st_mode) && about.st_rdev == 0; }
+bool is_opaque(const std::string& directory) {
+  char value = 0;
+  return lgetxattr(directory.c_str(), "user.overlay.opaque", &value, 1) == 1 && value == 'y';
+}
+
+/// What one layer says about a name.
+struct Found {
+  std::string path;    ///< The name on the host; empty: it is not there.
+  bool final = false;  ///< Layers below are not asked.
+};
+
+Found find_in_layer(const std::string& layer, const std::string& path) {
+  std::string here = layer;
+  bool hides = false;
+  for (std::size_t from = 0; from < path.size();) {
+    const std::size_t end = std::min(path.find('/', from), path.size());
+    here = join(here, path.substr(from, end - from));
+    from = end + 1;
+    struct stat about {};
+    if (lstat(here.c_str(), &about) != 0) return {{}, hides};
+    const bool last = from >= path.size();
+    if (is_whiteout(about) || (!S_ISDIR(about.st_mode) && !last)) return {{}, true};
+    hides = hides || (S_ISDIR(about.st_mode) && is_opaque(here));
+  }
+  return {here, true};
+}
+
+/// The topmost layer that has it decides.
+std::string find_in_overlay(const MountOverlay& overlay, const std::string& path) {
+  std::vector<std::string> layers = overlay.layers;
+  if (!overlay.upper.empty()) layers.insert(layers.begin(), overlay.upper);
+  if (path == overlay.target) return layers.front();
+  for (const std::string& layer : layers)
+    if (Found found = find_in_layer(layer, path.substr(overlay.target.size() + 1)); found.final)
+      return found.path;
+  return {};
+}
+
 }  // namespace
 
 View::View(const Plan& plan, const policy::Policy& policy) : policy_(policy) {
@@ -66,6 +109,8 @@ bool View::holds_a_target(std::string_view path) const {
 
 std::string View::on_host(const std::string& path) const {
   const Step& step = covering(path);
+  if (const auto* overlay = std::get_if<MountOverlay>(&step.action))
+    return find_in_overlay(*overlay, path);
   const std::string source = source_of(step), target = target_of(step.action);
   if (source.empty() || path == target) return source;
   return join(source, path.substr(target == "/" ? 1 : target.size() + 1));

@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "policy/fields.hpp"
+#include "policy/paths.hpp"
 #include "policy/quote.hpp"
 #include "policy/suggest.hpp"
 #include "policy/units.hpp"
@@ -92,9 +93,7 @@ Cases case_by_type(const Node& node, E type) {
   const Member* member = node.find("type");
   if (member == nullptr || member->value.kind != Node::Kind::kString) return kNever;
   for (const Choice<E>& choice : kChoices<E>) {
-    if (choice.name == member->value.text && !choice.reserved) {
-      return 1U << static_cast<unsigned>(type);
-    }
+    if (choice.name == member->value.text) return 1U << static_cast<unsigned>(type);
   }
   return kNever;
 }
@@ -151,8 +150,80 @@ void check_case(Reader& reader, const Node& node, const Entry& entry, Cases case
 template <class T>
 void check_whole(Reader&, const Node&, T&) {}
 
+void refuse_at(Reader& reader, const Node& node, std::string_view key, std::string message) {
+  const Member* member = node.find(key);
+  const Reader::Scope scope(reader, key);
+  reader.error(member == nullptr ? node.place : member->value.place, std::move(message));
+}
+
+/// Flags of new file systems that the kernel or belljar always sets.
+void check_lasting_flags(Reader& reader, const Node& node, const Mount& mount) {
+  const MountType type = mount.type;
+  const bool view = type == MountType::kProc || type == MountType::kMqueue;
+  const bool lasting = view || type == MountType::kDev || type == MountType::kOverlay;
+  if (lasting && !mount.nosuid) {
+    refuse_at(reader, node, "nosuid",
+              "of this type cannot be false: it is always set, and under no_new_privs no "
+              "set-user-id program gains anything");
+  }
+  if ((view || type == MountType::kOverlay || type == MountType::kTmpfs) && !mount.nodev) {
+    refuse_at(reader, node, "nodev",
+              "of this type cannot be false: the kernel opens no device on a file system that a "
+              "user namespace has mounted; bind the device's own node");
+  }
+  if (view && node.find("noexec") != nullptr && !mount.noexec) {
+    refuse_at(reader, node, "noexec", "of this type cannot be false: nothing in it is a program");
+  }
+}
+
+/// The kernel refuses layers that lie in each other; where it does not, the command could reach
+/// what is under its own feet.
+void check_layers_apart(Reader& reader, const Node& node, const Mount& mount) {
+  const auto check = [&](std::string_view key, const std::string& path, const std::string& other) {
+    if (path.empty() || other.empty()) return true;
+    if (!is_within(path, other) && !is_within(other, path)) return true;
+    refuse_at(reader, node, key,
+              path == other ? "is the directory " + in_quotes(other) + " once more"
+                            : in_quotes(path) + " and " + in_quotes(other) +
+                                  " lie one in the other, which an overlay cannot have");
+    return false;
+  };
+  for (std::size_t i = 0; i < mount.lower.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      if (!check("lower", mount.lower[i], mount.lower[j])) return;
+    }
+    if (!check("upper", mount.upper, mount.lower[i])) return;
+    if (!check("work", mount.work, mount.lower[i])) return;
+  }
+  check("work", mount.work, mount.upper);
+}
+
+void check_overlay(Reader& reader, const Node& node, const Mount& mount) {
+  check_layers_apart(reader, node, mount);
+  if (mount.upper.empty() && !mount.work.empty()) {
+    refuse_at(reader, node, "work", "means nothing without \"upper\"");
+  }
+  if (!mount.upper.empty() && mount.work.empty()) {
+    refuse_at(reader, node, "upper",
+              "\"work\" is required beside \"upper\": an empty directory on the same file system");
+  }
+  if (mount.readonly && mount.upper.empty() && mount.lower.size() == 1) {
+    refuse_at(reader, node, "lower",
+              "a read-only overlay needs two directories or more; a bind shows one");
+  }
+  if (mount.upper.empty() || mount.readonly) return;
+  for (const std::string_view key : {"size", "inodes", "mode"}) {
+    if (node.find(key) == nullptr) continue;
+    refuse_at(reader, node, key,
+              "does not apply to an overlay with an \"upper\" of the host, whose file system sets "
+              "it; limits.disk counts what is in it");
+  }
+}
+
 void check_whole(Reader& reader, const Node& node, Mount& mount) {
   const Member* source = node.find("source");
+  check_lasting_flags(reader, node, mount);
+  if (mount.type == MountType::kOverlay) check_overlay(reader, node, mount);
   if (mount.type != MountType::kBind) return;
   if (node.find("readonly") == nullptr) mount.readonly = true;
   if (source == nullptr || mount.source.empty()) return;
@@ -220,7 +291,25 @@ void check_whole(Reader& reader, const Node& node, Namespaces& spaces) {
   reader.error(offsets->key_place, "the host's clocks cannot be moved; make \"time\" \"new\"");
 }
 
+/// A mqueue file system shows the queues of the IPC namespace that mounts it, which takes to own
+/// it.
+void check_queues(Reader& reader, const Node& node, const Policy& policy) {
+  if (policy.namespaces.ipc == NamespaceMode::kNew) return;
+  for (const auto& [target, mount] : policy.filesystem.mounts) {
+    if (mount.type != MountType::kMqueue) continue;
+    const Node& mounts = node.find("filesystem")->value.find("mounts")->value;
+    const Reader::Scope outer(reader, "filesystem");
+    const Reader::Scope middle(reader, "mounts");
+    const Reader::Scope inner(reader, target);
+    refuse_at(reader, mounts.find(target)->value, "type",
+              "would be the host's queues, because namespaces.ipc is \"shared\" (" +
+                  reader.text_of(node.find("namespaces")->value.find("ipc")->value.place) +
+                  "); make it \"new\" or remove the mount");
+  }
+}
+
 void check_whole(Reader& reader, const Node& node, Policy& policy) {
+  check_queues(reader, node, policy);
   if (!policy.identity.hostname || policy.namespaces.uts == NamespaceMode::kNew) return;
   const Member& hostname = *node.find("identity")->value.find("hostname");
   const Member& uts = *node.find("namespaces")->value.find("uts");

@@ -112,6 +112,10 @@ struct Fields<Mount> {
   static constexpr Cases kFile = mount_case(MountType::kFile);
   static constexpr Cases kDir = mount_case(MountType::kDir);
   static constexpr Cases kSymlink = mount_case(MountType::kSymlink);
+  static constexpr Cases kOverlay = mount_case(MountType::kOverlay);
+  static constexpr Cases kMqueue = mount_case(MountType::kMqueue);
+  /// The kernel's own views: their flags are always on, and may be written out.
+  static constexpr Cases kViews = kProc | kMqueue;
   static constexpr auto kTable = std::tuple{
       field("type", &Mount::type, OneOf<MountType>{}, "What is mounted or created.", R"("bind")",
             kAlways, kAlways),
@@ -120,22 +124,37 @@ struct Fields<Mount> {
             kBind | kSymlink),
       field("content", &Mount::content, Text{}, "The file's content.", R"("hello\n")", kFile,
             kFile),
+      field("lower", &Mount::lower, LowerDirectories{},
+            "overlay: directories of the host that are seen, the lowest first.",
+            R"(["/srv/base", "/srv/site"])", kOverlay, kOverlay),
+      field("upper", &Mount::upper, HostPath{},
+            "overlay: the host's directory that takes what is written; without one it is memory, "
+            "which goes with the sandbox.",
+            R"("/srv/state/upper")", kOverlay),
+      field("work", &Mount::work, HostPath{},
+            "overlay: an empty directory for the kernel, on the file system of upper.",
+            R"("/srv/state/work")", kOverlay),
       field("size", &Mount::size, MountSize{}, "Most bytes that it may hold.", R"("64MiB")",
-            kTmpfs | kDev),
+            kTmpfs | kDev | kOverlay),
       field("inodes", &Mount::inodes, InodeCount{}, "Most files that it may hold.", "10000",
-            kTmpfs | kDev),
+            kTmpfs | kDev | kOverlay),
       field("mode", &Mount::mode, FileMode{}, "Permission bits.", R"("1777")",
-            kTmpfs | kFile | kDir),
+            kTmpfs | kFile | kDir | kOverlay),
       field("subset", &Mount::subset, OneOf<ProcSubset>{}, "Processes only, or all of /proc.",
             R"("pid")", kProc),
       field("hidepid", &Mount::hidepid, OneOf<HidePid>{}, "Who sees the processes of others.",
             R"("invisible")", kProc),
       field("readonly", &Mount::readonly, Boolean{}, "No writing. A bind's default is true.",
-            "true", kBind | kTmpfs | kProc),
-      field("nosuid", &Mount::nosuid, Boolean{}, "No set-user-id programs.", "true",
-            kBind | kTmpfs),
-      field("nodev", &Mount::nodev, Boolean{}, "No device files.", "true", kBind | kTmpfs),
-      field("noexec", &Mount::noexec, Boolean{}, "No programs.", "true", kBind | kTmpfs),
+            "true", kBind | kTmpfs | kProc | kOverlay),
+      field("nosuid", &Mount::nosuid, Boolean{},
+            "No set-user-id programs. Only of a bind or tmpfs can it be false.", "true",
+            kBind | kTmpfs | kOverlay | kDev | kViews),
+      field("nodev", &Mount::nodev, Boolean{}, "No device files. Only of a bind can it be false.",
+            "true", kBind | kTmpfs | kOverlay | kViews),
+      field("noexec", &Mount::noexec, Boolean{}, "No programs. dev: in its shm neither.", "true",
+            kBind | kTmpfs | kOverlay | kDev | kViews),
+      field("noatime", &Mount::noatime, Boolean{}, "Reading leaves no time of access.", "true",
+            kTmpfs | kOverlay),
       field("optional", &Mount::optional, Boolean{}, "No error when the source does not exist.",
             "true", kBind),
       field("enforce", &Mount::enforce, OneOf<Enforce>{},
@@ -146,11 +165,17 @@ struct Fields<Mount> {
 template <>
 struct Fields<Workspace> {
   static constexpr std::string_view kExample = R"({"path": "."})";
-  static constexpr auto kTable =
-      std::tuple{field("path", &Workspace::path, WorkspacePath{},
-                       "A host directory, seen at the same path; \".\" is the current one.",
-                       R"(".")", kAlways, kAlways),
-                 field("readonly", &Workspace::readonly, Boolean{}, "No writing.", "false")};
+  static constexpr auto kTable = std::tuple{
+      field("path", &Workspace::path, WorkspacePath{},
+            "A host directory, seen at the same path; \".\" is the current one.", R"(".")", kAlways,
+            kAlways),
+      field("readonly", &Workspace::readonly, Boolean{}, "No writing.", "false"),
+      field("idmap", &Workspace::idmap, OneOf<IdMapping>{},
+            "\"owner\": what belongs to its owner is the command's inside, and what the "
+            "command makes belongs to its owner. Needs root on the host.",
+            R"("owner")"),
+      field("enforce", &Workspace::enforce, OneOf<Enforce>{},
+            "Whether a workspace that cannot be idmapped refuses the launch.", R"("prefer")")};
 };
 
 template <>
@@ -246,12 +271,14 @@ struct Fields<Limits> {
             "Most bytes on standard output and standard error together. The command then writes "
             "into pipes, and is ended when it writes more.",
             R"("10MiB")"),
-      field("disk", &Limits::disk, SizeAbove<4096>{},
-            "Most bytes in the workspace and in writable binds together, whoever put them there. "
-            "Measured once a second, so more can be written for a moment; no single file grows "
-            "above it. What cannot be measured counts as too much; what is deleted and still open "
-            "is not seen.",
-            R"("1GiB")"),
+      field(
+          "disk", &Limits::disk, SizeAbove<4096>{},
+          "Most bytes in the workspace, in writable binds and in the upper directories of overlays "
+          "together, whoever put them there. "
+          "Measured once a second, so more can be written for a moment; no single file grows "
+          "above it. What cannot be measured counts as too much; what is deleted and still open "
+          "is not seen.",
+          R"("1GiB")"),
       field("memory", &Limits::memory, SizeAbove<(std::uint64_t{4} << 20)>{},
             "Most memory of all processes together, their files' cache included. Needs a cgroup.",
             R"("512MiB")"),

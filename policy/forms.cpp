@@ -247,6 +247,20 @@ bool MountSource::read(Reader& reader, const Node& node, std::string& out) {
   return true;
 }
 
+bool HostPath::read(Reader& reader, const Node& node, std::string& out) {
+  constexpr std::string_view kWhat = "an absolute path such as \"/work\"";
+  if (is_string(node) && !node.text.starts_with('/')) return reader.expected(node, kWhat);
+  return read_path(reader, node, kWhat, out);
+}
+
+bool LowerDirectories::read(Reader& reader, const Node& node, std::vector<std::string>& out) {
+  if (!SetOf<HostPath>::read(reader, node, out)) return false;
+  if (node.elements.empty()) return reader.error(node.place, "at least one directory is needed");
+  if (node.elements.size() <= kMostLowerDirectories) return true;
+  return reader.error(node.place, "at most " + std::to_string(kMostLowerDirectories) +
+                                      " directories, got " + std::to_string(node.elements.size()));
+}
+
 bool WorkspacePath::read(Reader& reader, const Node& node, std::string& out) {
   constexpr std::string_view kWhat = "an absolute path such as \"/work\", or \".\"";
   if (is_string(node) && node.text == ".") {

@@ -31,7 +31,6 @@ template <class E>
 struct Choice {
   std::string_view name;
   E value{};
-  bool reserved = false;  ///< Named by the design, refused by this version.
 };
 
 template <class E>
@@ -55,11 +54,14 @@ inline constexpr std::array<Choice<MountType>, 9> kChoices<MountType>{
      {"file", MountType::kFile},
      {"dir", MountType::kDir},
      {"symlink", MountType::kSymlink},
-     {.name = "overlay", .reserved = true},
-     {.name = "mqueue", .reserved = true}}};
+     {"overlay", MountType::kOverlay},
+     {"mqueue", MountType::kMqueue}}};
 template <>
 inline constexpr std::array<Choice<ProcSubset>, 2> kChoices<ProcSubset>{
     {{"all", ProcSubset::kAll}, {"pid", ProcSubset::kPid}}};
+template <>
+inline constexpr std::array<Choice<IdMapping>, 2> kChoices<IdMapping>{
+    {{"none", IdMapping::kNone}, {"owner", IdMapping::kOwner}}};
 template <>
 inline constexpr std::array<Choice<HidePid>, 4> kChoices<HidePid>{
     {{"off", HidePid::kOff},
@@ -110,13 +112,12 @@ struct OneOf {
     std::size_t count = 0;
     for (const Choice<E>& choice : kChoices<E>) {
       if (node.kind == Node::Kind::kString && node.text == choice.name) {
-        if (choice.reserved) return reader.error(node.place, std::string(kNotEnforced));
         out = choice.value;
         return true;
       }
-      if (!choice.reserved) names[count++] = choice.name;
+      names[count++] = choice.name;
     }
-    return refuse_choice(reader, node, std::span(names).first(count));
+    return refuse_choice(reader, node, names);
   }
 };
 
@@ -180,6 +181,15 @@ struct SignedDuration {
 /// What a bind or a symlink points at. Which of both is known only when the mount is complete.
 struct MountSource {
   static bool read(Reader& reader, const Node& node, std::string& out);
+};
+/// A directory of the host: an absolute path.
+struct HostPath {
+  static bool read(Reader& reader, const Node& node, std::string& out);
+};
+/// The directories below an overlay: at least one, the lowest first.
+inline constexpr std::size_t kMostLowerDirectories = 64;
+struct LowerDirectories {
+  static bool read(Reader& reader, const Node& node, std::vector<std::string>& out);
 };
 /// An absolute path, or "." for the current directory.
 struct WorkspacePath {

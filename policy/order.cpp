@@ -155,7 +155,8 @@ bool Refuses::within(const std::optional<SyscallAction>& inner,
 bool WorkspaceOrder::within(const std::optional<Workspace>& inner,
                             const std::optional<Workspace>& outer) {
   if (!inner || !outer) return inner.has_value() == outer.has_value();
-  return inner->path == outer->path && (inner->readonly || !outer->readonly);
+  return inner->path == outer->path && (inner->readonly || !outer->readonly) &&
+         inner->idmap == outer->idmap && TowardsRequire::within(inner->enforce, outer->enforce);
 }
 
 void EachFalls::compare(Comparison& comparison, const std::map<std::string, Rlimit>& inner,

@@ -165,7 +165,8 @@ struct Refuses {
                      const std::optional<SyscallAction>& outer);
 };
 struct WorkspaceOrder {
-  static constexpr std::string_view kRule = "only \"readonly\" may be switched on";
+  static constexpr std::string_view kRule =
+      "only \"readonly\" may be switched on, and \"enforce\" become \"require\"";
   static bool within(const std::optional<Workspace>& inner, const std::optional<Workspace>& outer);
 };
 struct HomeOrder {
@@ -258,10 +259,12 @@ template <>
 struct Orders<Mount> {
   static constexpr auto kTable =
       std::tuple{ordered("type", Same{}), ordered("source", Same{}), ordered("content", Same{}),
-                 ordered("size", Falls{}), ordered("inodes", Falls{}), ordered("mode", Same{}),
-                 ordered("subset", TowardsProcesses{}), ordered("hidepid", TowardsHidden{}),
-                 ordered("readonly", SwitchesOn{}), ordered("nosuid", SwitchesOn{}),
-                 ordered("nodev", SwitchesOn{}), ordered("noexec", SwitchesOn{}),
+                 ordered("lower", Same{}), ordered("upper", Same{}), ordered("work", Same{}),
+                 ordered("noatime", Free{}), ordered("size", Falls{}), ordered("inodes", Falls{}),
+                 ordered("mode", Same{}), ordered("subset", TowardsProcesses{}),
+                 ordered("hidepid", TowardsHidden{}), ordered("readonly", SwitchesOn{}),
+                 ordered("nosuid", SwitchesOn{}), ordered("nodev", SwitchesOn{}),
+                 ordered("noexec", SwitchesOn{}),
                  // A mount that is left out uncovers what it would have covered.
                  ordered("optional", SwitchesOff{}), ordered("enforce", TowardsRequire{})};
 };

@@ -81,7 +81,7 @@ enum class RootKind {
   kHost,   ///< The same, with each top-level directory of the host bound read-only (see `hide`).
 };
 
-enum class MountType { kBind, kTmpfs, kProc, kDev, kFile, kDir, kSymlink };
+enum class MountType { kBind, kTmpfs, kProc, kDev, kFile, kDir, kSymlink, kOverlay, kMqueue };
 enum class ProcSubset { kAll, kPid };
 enum class HidePid { kOff, kNoAccess, kInvisible, kPtraceable };
 
@@ -91,23 +91,35 @@ struct Mount {
   MountType type = MountType::kBind;
   std::string source;                   ///< bind: a host path. symlink: what the link says.
   std::string content;                  ///< file: its bytes.
-  std::optional<std::uint64_t> size;    ///< tmpfs, and dev's shm: bytes.
-  std::optional<std::uint64_t> inodes;  ///< tmpfs, and dev's shm: number of files.
-  std::optional<std::uint32_t> mode;    ///< tmpfs, dir, file: permission bits.
+  std::vector<std::string> lower;       ///< overlay: host directories, the lowest first.
+  std::string upper;                    ///< overlay: takes what is written; empty: memory does.
+  std::string work;                     ///< overlay: the kernel's own, beside `upper`.
+  std::optional<std::uint64_t> size;    ///< tmpfs, temporary overlay, dev's shm: bytes.
+  std::optional<std::uint64_t> inodes;  ///< The same: number of files.
+  std::optional<std::uint32_t> mode;    ///< tmpfs, temporary overlay, dir, file: permission bits.
   ProcSubset subset = ProcSubset::kAll;
   HidePid hidepid = HidePid::kOff;
   bool readonly = false;  ///< bind: true unless the policy says otherwise.
   bool nosuid = true;
   bool nodev = true;
-  bool noexec = false;
+  bool noexec = false;    ///< dev: of its shm; the rest of it has none anyway.
+  bool noatime = false;   ///< tmpfs, overlay: reading leaves no time.
   bool optional = false;  ///< bind: no error when the source does not exist.
   Enforce enforce =
       Enforce::kRequire;  ///< proc: kPrefer allows the weaker modes, none at all last.
 };
 
+/// Whose the files of the workspace are.
+enum class IdMapping {
+  kNone,   ///< As the host's owners and modes say.
+  kOwner,  ///< Those of its owner are the command's inside, and what it makes is the owner's.
+};
+
 struct Workspace {
   std::string path;  ///< A host directory, bound at the same path; "." is the current directory.
   bool readonly = false;
+  IdMapping idmap = IdMapping::kNone;
+  Enforce enforce = Enforce::kRequire;  ///< Of `idmap`: kPrefer allows a plain bind.
 };
 
 enum class HomeKind {

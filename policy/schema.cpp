@@ -67,6 +67,14 @@ Json schema_of(Processors) {
 }
 Json schema_of(SignedDuration) { return any({matching("^-?[0-9]+(ms|s|m|h|d)$"), reference()}); }
 Json schema_of(PortNumber) { return any({whole(0, 65535), reference()}); }
+Json schema_of(HostPath) { return any({matching(kPath), reference()}); }
+Json schema_of(LowerDirectories) {
+  return {{"type", "array"},
+          {"items", schema_of(HostPath{})},
+          {"minItems", 1},
+          {"maxItems", kMostLowerDirectories},
+          {"uniqueItems", true}};
+}
 Json schema_of(MountSource) { return {{"type", "string"}, {"minLength", 1}}; }
 Json schema_of(WorkspacePath) { return any({one_of({"."}), matching(kPath), reference()}); }
 Json schema_of(HomeForm) {
@@ -116,9 +124,7 @@ Json schema_of(Rlimits) {
 template <class E>
 Json schema_of(OneOf<E>) {
   std::vector<std::string_view> names;
-  for (const Choice<E>& choice : kChoices<E>) {
-    if (!choice.reserved) names.push_back(choice.name);
-  }
+  for (const Choice<E>& choice : kChoices<E>) names.push_back(choice.name);
   return any({one_of(std::move(names)), reference()});
 }
 
@@ -189,7 +195,6 @@ void add_cases(Json&) {}
 template <class T, class E>
 void add_cases_by_type(Json& schema) {
   for (const Choice<E>& choice : kChoices<E>) {
-    if (choice.reserved) continue;
     Json others = Json::object();
     const auto look = [&](const auto& entry) {
       if constexpr (requires { entry.applies; }) {

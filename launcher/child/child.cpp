@@ -374,13 +374,15 @@ int open_or_make(Child& child, const char* path, Leaf leaf, bool may_create) noe
 // nosuid, nodev and noexec: 1, 2, 4, 8.
 
 constexpr unsigned kFlagMask = 1 | 2 | 4 | 8;
+/// noatime is asked for on new mounts only: mount(2) and statfs(2) have one value for it.
+constexpr unsigned kReadBackMask = kFlagMask | MS_NOATIME;
 
 /// Asks the kernel for the flags of the mount that `fd` is on; all of `wanted` must be there.
 int check_flags(Child& child, int fd, std::uint64_t wanted, const char* path) noexcept {
   struct statfs system;
   const long rc = raw(SYS_fstatfs, fd, &system);
   if (rc < 0) return static_cast<int>(rc);
-  const auto flags = static_cast<std::uint64_t>(system.f_flags) & kFlagMask;
+  const auto flags = static_cast<std::uint64_t>(system.f_flags) & kReadBackMask;
   return (flags & wanted) == wanted ? 0 : fail_read_back(child, path);
 }
 
@@ -579,7 +581,25 @@ int note_real_target(Child& child, const Op& op, int target, const char* path) n
   return -ENOSPC;
 }
 
+/// Attaches the tree in which belljar has mapped the owner. The map is read back: what is the
+/// owner's on the host is ours here.
+int attach_mapped(Child& child, const Op& op) noexcept {
+  const char* path = child.text(op.s1);
+  const int tree = static_cast<int>(op.c) - 1;
+  const int target = open_or_make(child, path, Leaf::kDirectory, (op.b & kBindMayCreate) != 0);
+  if (target < 0) return about(child, path, target);
+  struct stat here;
+  long rc = raw(SYS_newfstatat, tree, "", &here, AT_EMPTY_PATH);
+  if (rc >= 0) rc = check_flags(child, tree, op.a, path);
+  if (rc >= 0 && (here.st_uid != raw(SYS_geteuid) || here.st_gid != raw(SYS_getegid)))
+    rc = fail_read_back(child, path);
+  if (rc >= 0) rc = move_onto(tree, target);
+  close_fd(target);
+  return static_cast<int>(rc);
+}
+
 int do_bind_mount(Child& child, const Op& op) noexcept {
+  if (op.c != 0) return attach_mapped(child, op);
   const char* target_path = child.text(op.s1);
   const int source = open_source(child, child.text(op.s0));
   if ((source == -ENOENT || source == -ENOTDIR) && (op.b & kBindOptional)) return 0;
@@ -614,6 +634,126 @@ int do_mount_tmpfs(Child& child, const Op& op) noexcept {
   const int rc = mount_new(child, target, "tmpfs", op.a, child.text(op.s1));
   close_fd(target);
   return rc < 0 ? rc : check_target_flags(child, path, op.a);
+}
+
+/// "lowerdir=/proc/self/fd/7:/proc/self/fd/8,...": layers are named by descriptors that are
+/// resolved already, so that no name of the host has to be escaped, and none can be read inside.
+struct OverlayOptions {
+  char text[4096];  ///< What mount(2) takes at most.
+  char* end = text;
+
+  void add(const Child& child, const char* before, int fd) noexcept {
+    end = append_text(append_text(end, before), FdPath(child, fd).text);
+  }
+};
+constexpr std::uint32_t kMostLayers = 65;  // policy::kMostLowerDirectories, and one that was upper.
+static_assert((kMostLayers + 2) * (sizeof(FdPath) + 16) < sizeof(OverlayOptions::text));
+
+/// A directory of the host, as a layer.
+int open_layer(Child& child, std::uint32_t text) noexcept {
+  const char* path = child.text(text);
+  const int fd = open_source(child, path);
+  if (fd < 0) return about(child, path, fd);
+  struct stat seen;
+  long rc = raw(SYS_newfstatat, fd, "", &seen, AT_EMPTY_PATH);
+  if (rc >= 0 && !S_ISDIR(seen.st_mode)) rc = -ENOTDIR;
+  if (rc >= 0) return fd;
+  close_fd(fd);
+  return about(child, path, static_cast<int>(rc));
+}
+
+struct UpperPair {
+  int upper = -1;
+  int work = -1;
+};
+
+/// In a tmpfs of its own, which the overlay itself will cover: nothing else can reach it.
+int make_memory_upper(Child& child, const OverlayLayers& layers, int target, const char* path,
+                      UpperPair& made) noexcept {
+  int rc = mount_new(child, target, "tmpfs", MS_NOSUID | MS_NODEV, child.text(layers.memory));
+  if (rc < 0) return rc;
+  const int memory = open_target(child, path);
+  if (memory < 0) return memory;
+  long done = raw(SYS_mkdirat, memory, "upper", 0700);
+  if (done >= 0) done = raw(SYS_fchmodat, memory, "upper", layers.mode);
+  if (done >= 0) done = raw(SYS_mkdirat, memory, "work", 0700);
+  constexpr int kHow = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+  if (done >= 0) done = made.upper = static_cast<int>(raw(SYS_openat, memory, "upper", kHow, 0));
+  if (done >= 0) done = made.work = static_cast<int>(raw(SYS_openat, memory, "work", kHow, 0));
+  close_fd(memory);
+  return static_cast<int>(done);
+}
+
+int open_upper(Child& child, const OverlayLayers& layers, int target, const char* path,
+               UpperPair& opened) noexcept {
+  if (layers.memory != 0) return make_memory_upper(child, layers, target, path, opened);
+  if (layers.upper == 0) return 0;
+  opened.upper = open_layer(child, layers.upper);
+  if (opened.upper < 0) return opened.upper;
+  opened.work = open_layer(child, layers.work);
+  return opened.work;
+}
+
+/// It is an overlay, has its flags, and is writable where it has to be: where the kernel cannot
+/// work in the work directory it says so in its log and goes on without writing.
+int check_overlay(Child& child, const Op& op, const OverlayLayers& layers) noexcept {
+  constexpr long kOverlayMagic = 0x794c7630;  // OVERLAYFS_SUPER_MAGIC, fs/overlayfs/super.c
+  const char* path = child.text(op.s0);
+  const int fd = open_target(child, path);
+  if (fd < 0) return fd;
+  struct statfs system;
+  long rc = raw(SYS_fstatfs, fd, &system);
+  if (rc >= 0 && system.f_type != kOverlayMagic) rc = fail_read_back(child, path);
+  if (rc >= 0) rc = check_flags(child, fd, op.a, path);
+  const bool read_only = static_cast<std::uint64_t>(system.f_flags) & MS_RDONLY;
+  if (rc >= 0 && read_only && !(op.a & MS_RDONLY)) {
+    set_subject(child, Detail::kUpperUnusable, child.text(layers.upper != 0 ? layers.work : op.s0));
+    rc = -EROFS;
+  }
+  close_fd(fd);
+  return static_cast<int>(rc);
+}
+
+/// userxattr: what the kernel notes down about a directory it could not write as trusted.* in a
+/// user namespace. With it neither redirects nor metadata alone are followed, which a command could
+/// have planted in its upper directory (Documentation/filesystems/overlayfs.rst).
+int do_mount_overlay(Child& child, const Op& op) noexcept {
+  const auto& layers = *child.array<OverlayLayers>(op.s1);
+  const auto* paths = child.array<std::uint32_t>(layers.layers);
+  const char* path = child.text(op.s0);
+  if (layers.count > kMostLayers) return -E2BIG;
+  int opened[kMostLayers];
+  OverlayOptions options;
+  options.end = append_text(options.text, "userxattr");
+  for (std::uint32_t i = 0; i < layers.count; ++i) {
+    opened[i] = open_layer(child, paths[i]);
+    if (opened[i] < 0) return opened[i];
+    options.add(child, i == 0 ? ",lowerdir=" : ":", opened[i]);
+  }
+  const int target = open_or_make(child, path, Leaf::kDirectory, op.b != 0);
+  if (target < 0) return about(child, path, target);
+  UpperPair upper;
+  int rc = open_upper(child, layers, target, path, upper);
+  if (rc >= 0 && upper.upper >= 0) {
+    options.add(child, ",upperdir=", upper.upper);
+    options.add(child, ",workdir=", upper.work);
+  }
+  if (rc >= 0) rc = mount_new(child, target, "overlay", op.a, options.text);
+  for (std::uint32_t i = 0; i < layers.count; ++i) close_fd(opened[i]);
+  close_fd(upper.upper);
+  close_fd(upper.work);
+  close_fd(target);
+  return rc < 0 ? rc : check_overlay(child, op, layers);
+}
+
+int do_mount_mqueue(Child& child, const Op& op) noexcept {
+  const char* path = child.text(op.s0);
+  const int target = open_or_make(child, path, Leaf::kDirectory, op.b != 0);
+  if (target < 0) return about(child, path, target);
+  constexpr std::uint64_t kFlags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
+  const int rc = mount_new(child, target, "mqueue", kFlags, "");
+  close_fd(target);
+  return rc < 0 ? rc : check_target_flags(child, path, kFlags);
 }
 
 /// The fresh procfs of one mode, or the kernel's refusal of it.
@@ -725,7 +865,7 @@ int legacy_flag_dev(Child& child, int dev, std::uint64_t flags) noexcept {
 }
 
 /// Nodes, links and mount points; then nothing in it can be made or opened with more than it has.
-int fill_dev(Child& child, int dev) noexcept {
+int fill_dev(Child& child, int dev, bool queues) noexcept {
   long rc = enter_proc(child);
   for (const Node& node : kNodes)
     if (rc >= 0) rc = add_node(child, dev, node);
@@ -733,6 +873,7 @@ int fill_dev(Child& child, int dev) noexcept {
     if (rc >= 0) rc = raw(SYS_symlinkat, link.text, dev, link.name);
   if (rc >= 0) rc = raw(SYS_mkdirat, dev, "pts", 0755);
   if (rc >= 0) rc = raw(SYS_mkdirat, dev, "shm", 0755);
+  if (rc >= 0 && queues) rc = raw(SYS_mkdirat, dev, "mqueue", 0755);
   if (rc < 0) return static_cast<int>(rc);
   const std::uint64_t flags = MS_RDONLY | MS_NOSUID | MS_NOEXEC;
   if (child.image.legacy) return legacy_flag_dev(child, dev, flags);
@@ -740,6 +881,14 @@ int fill_dev(Child& child, int dev) noexcept {
   attributes.set = flags;
   return static_cast<int>(raw(SYS_mount_setattr, dev, "", AT_EMPTY_PATH | sys::kAtRecursive,
                               &attributes, sizeof attributes));
+}
+
+int check_shm(Child& child, int dev, std::uint64_t flags) noexcept {
+  const long shm = raw(SYS_openat, dev, "shm", O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+  if (shm < 0) return static_cast<int>(shm);
+  const int rc = check_flags(child, static_cast<int>(shm), flags, "shm");
+  close_fd(static_cast<int>(shm));
+  return rc;
 }
 
 int do_mount_dev(Child& child, const Op& op) noexcept {
@@ -752,14 +901,15 @@ int do_mount_dev(Child& child, const Op& op) noexcept {
   if (rc < 0) return static_cast<int>(rc);
   const int dev = open_target(child, path);
   if (dev < 0) return dev;
-  rc = fill_dev(child, dev);
+  rc = fill_dev(child, dev, op.c != 0);
   if (rc >= 0)
     rc = raw(SYS_mount, "devpts", EntryPath(child, dev, "pts").text, "devpts",
              MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620");
   if (rc >= 0)
-    rc = raw(SYS_mount, "tmpfs", EntryPath(child, dev, "shm").text, "tmpfs", MS_NOSUID | MS_NODEV,
+    rc = raw(SYS_mount, "tmpfs", EntryPath(child, dev, "shm").text, "tmpfs", op.a,
              child.text(op.s1));
   if (rc >= 0) rc = check_flags(child, dev, MS_RDONLY | MS_NOSUID | MS_NOEXEC, path);
+  if (rc >= 0 && (op.a & MS_NOEXEC)) rc = check_shm(child, dev, op.a);
   close_fd(dev);
   return static_cast<int>(rc);
 }
@@ -861,7 +1011,8 @@ const Op* bind_above(Child& child, const char* path) noexcept {
     const Op& op = ops[i];
     const bool is_root = op.code == OpCode::kAttachRoot;
     const bool has_target = op.code == OpCode::kMountTmpfs || op.code == OpCode::kMountProc ||
-                            op.code == OpCode::kMountDev || op.code == OpCode::kMaskPath;
+                            op.code == OpCode::kMountDev || op.code == OpCode::kMaskPath ||
+                            op.code == OpCode::kMountOverlay || op.code == OpCode::kMountMqueue;
     if (!is_root && !has_target && op.code != OpCode::kBindMount) continue;
     const char* target = is_root ? "/" : child.text(has_target ? op.s0 : op.s1);
     for (const RealTarget& real : child.arena.real_targets)
@@ -1837,6 +1988,10 @@ int do_exec(Child& child, const Op& op) noexcept {
       return do_bind_mount(child, op);
     case OpCode::kMountTmpfs:
       return do_mount_tmpfs(child, op);
+    case OpCode::kMountOverlay:
+      return do_mount_overlay(child, op);
+    case OpCode::kMountMqueue:
+      return do_mount_mqueue(child, op);
     case OpCode::kMountProc:
       return do_mount_proc(child, op);
     case OpCode::kMountDev:

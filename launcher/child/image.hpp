@@ -16,10 +16,12 @@ enum class OpCode : std::uint16_t {
   kRaiseLoopback,
   kSetHostname,    ///< s0 name, a length
   kAttachRoot,     ///< s0 source or none, a flags, s1 tmpfs options
-  kBindMount,      ///< s0 source, s1 target, a flags, b BindOption
+  kBindMount,      ///< s0 source, s1 target, a flags, b BindOption, c 1 + a tree's descriptor or 0
   kMountTmpfs,     ///< s0 target, s1 options, a flags, b may create
+  kMountOverlay,   ///< s0 target, s1 OverlayLayers, a flags, b may create
+  kMountMqueue,    ///< s0 target, b may create
   kMountProc,      ///< s0 target, s1 options, a first ProcMode, b may create, c weaker
-  kMountDev,       ///< s0 target, s1 options of shm, b may create
+  kMountDev,       ///< s0 target, s1 options of shm, a flags of shm, b may create, c with mqueue
   kMakeDirectory,  ///< s0 path, a mode
   kMakeSymlink,    ///< s0 path, s1 text
   kMakeFile,       ///< s0 path, s1 content, a mode, b length
@@ -74,6 +76,16 @@ struct Expectation {
   std::uint64_t capabilities = 0;
   std::int32_t group_count = -1;  ///< -1: the caller's groups stayed, nothing to compare.
   std::uint32_t unused = 0;
+};
+
+/// What an overlay is made of; 0 for what it has not.
+struct OverlayLayers {
+  std::uint32_t layers = 0;  ///< Offset of uint32[count], each the offset of a path; topmost first.
+  std::uint32_t count = 0;
+  std::uint32_t upper = 0;
+  std::uint32_t work = 0;
+  std::uint32_t memory = 0;  ///< Options of the tmpfs that takes the changes,
+  std::uint32_t mode = 0;    ///< and the mode of the directory in it that does.
 };
 
 /// A Landlock domain; rights as in launcher/sys/landlock.hpp.
@@ -149,7 +161,8 @@ enum class Detail : std::uint32_t {
   kNotExecutable,        ///< exec: its mode has no x bit.
   kIsDirectory,          ///< exec: it is a directory.
   kNoFormat,             ///< exec: `subject` is no program of this machine and has no #! line.
-  kPlantedLink,  ///< `subject`, a symbolic link where a command can write, stood in the way.
+  kUpperUnusable,  ///< The kernel cannot work in `subject` and would make the overlay read-only.
+  kPlantedLink,    ///< `subject`, a symbolic link where a command can write, stood in the way.
 };
 
 struct Message {

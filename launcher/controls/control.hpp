@@ -159,6 +159,14 @@ extern const Control kCommand;
 /// Whether the host's network is seen: as asked for, or in place of a private one.
 [[nodiscard]] bool shares_network(const policy::Policy& policy);
 
+/// Why the owner of the workspace cannot be mapped to the session; `what` is empty when nothing
+/// speaks against it, or there is nothing to map.
+struct Obstacle {
+  std::string what;
+  std::string remedy;
+};
+[[nodiscard]] Obstacle obstacle_to_mapping(const Host& host, const SessionIds& session);
+
 /// The CLONE_NEW* flags that the policy asks for.
 [[nodiscard]] std::uint64_t namespace_flags(const policy::Policy& policy);
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <fstream>
+#include <sstream>
 
 #include "launcher/controls/control.hpp"
 #include "launcher/controls/paths.hpp"
@@ -43,6 +45,26 @@ constexpr Probe kProbes[] = {
      }},
 };
 
+/// What stands at a path is a directory of the host's that the command writes to.
+bool writes_to_host(const StepAction& action) {
+  if (const auto* overlay = std::get_if<MountOverlay>(&action)) return !overlay->upper.empty();
+  const auto* bind = std::get_if<BindMount>(&action);
+  return bind != nullptr && !(bind->flags & kReadOnly);
+}
+
+/// Links of root's on the way to what a mount shows are replaced.
+void replace_links(StepAction& action, const Host& host) {
+  const auto replace = [&host](std::string& path) {
+    if (auto real = host.sources.find(path); real != host.sources.end()) path = real->second;
+  };
+  if (auto* bind = std::get_if<BindMount>(&action)) replace(bind->source);
+  auto* overlay = std::get_if<MountOverlay>(&action);
+  if (overlay == nullptr) return;
+  std::for_each(overlay->layers.begin(), overlay->layers.end(), replace);
+  replace(overlay->upper);
+  replace(overlay->work);
+}
+
 /// One thing that will stand at a path. Mounts are collected first and ordered by path, so that
 /// parents come before children and the order of the file means nothing.
 struct Piece {
@@ -68,13 +90,13 @@ class Tree {
     }
   }
 
-  /// The target of the writable bind of the host that `path` lies in; empty when it lies in none.
-  [[nodiscard]] std::string writable_bind_above(const std::string& path) const {
+  /// The target of the writable directory of the host that `path` lies in; empty when it lies in
+  /// none.
+  [[nodiscard]] std::string writable_above(const std::string& path) const {
     for (std::string above = parent_of(path); above != "/"; above = parent_of(above)) {
       const auto found = pieces_.find(above);
       if (found == pieces_.end()) continue;
-      const auto* bind = std::get_if<BindMount>(&found->second.action);
-      return bind != nullptr && !(bind->flags & kReadOnly) ? above : std::string();
+      return writes_to_host(found->second.action) ? above : std::string();
     }
     return {};
   }
@@ -88,9 +110,13 @@ class Tree {
             if constexpr (requires { action.may_create; }) action.may_create = may_create(target);
           },
           piece.action);
-      if (auto* bind = std::get_if<BindMount>(&piece.action))
-        if (auto real = builder.host.sources.find(bind->source); real != builder.host.sources.end())
-          bind->source = real->second;
+      replace_links(piece.action, builder.host);
+      if (auto* dev = std::get_if<MountDev>(&piece.action)) {
+        const auto queues = pieces_.find(join(target, "mqueue"));
+        dev->queues =
+            queues != pieces_.end() && std::holds_alternative<MountMqueue>(queues->second.action);
+      }
+      hold_upper(builder, piece);
       const bool kernel_view = std::holds_alternative<MountProc>(piece.action) ||
                                std::holds_alternative<MountDev>(piece.action);
       builder.control = kernel_view ? kProcAndDev.name : kFilesystem.name;
@@ -100,6 +126,12 @@ class Tree {
   }
 
  private:
+  static void hold_upper(PlanBuilder& builder, const Piece& piece) {
+    const auto* overlay = std::get_if<MountOverlay>(&piece.action);
+    if (overlay != nullptr && !overlay->upper.empty())
+      builder.add(Phase::kBefore, HoldDirectories{{overlay->upper, overlay->work}}, piece.because);
+  }
+
   std::map<std::string, Piece> pieces_;
 };
 
@@ -109,6 +141,7 @@ unsigned flags_of(const Mount& mount) {
   if (mount.nosuid) flags |= kNoSuid;
   if (mount.nodev) flags |= kNoDev;
   if (mount.noexec) flags |= kNoExec;
+  if (mount.noatime) flags |= kNoAtime;
   return flags;
 }
 
@@ -133,11 +166,31 @@ std::string hidepid_option(policy::HidePid hidepid) {
   return {};
 }
 
+Piece overlay_of(const std::string& target, const Mount& mount, std::string because) {
+  MountOverlay overlay;
+  overlay.target = target;
+  overlay.flags = flags_of(mount);
+  overlay.layers.assign(mount.lower.rbegin(), mount.lower.rend());
+  const bool on_host = !mount.upper.empty();
+  if (mount.readonly && on_host) {
+    // Below nothing that takes changes it is a layer like the others.
+    overlay.layers.insert(overlay.layers.begin(), mount.upper);
+  } else if (on_host) {
+    overlay.upper = mount.upper;
+    overlay.work = mount.work;
+  } else if (!mount.readonly) {
+    overlay.memory = {mount.size.value_or(kDefaultTmpfsSize),
+                      mount.inodes.value_or(kDefaultTmpfsInodes), mount.mode.value_or(0755)};
+  }
+  const bool ours = overlay.memory.has_value();
+  return {std::move(overlay), std::move(because), ours};
+}
+
 Piece piece_of(const std::string& target, const Mount& mount) {
   const std::string because = policy::member_path("filesystem.mounts", target);
   switch (mount.type) {
     case MountType::kBind:
-      return {BindMount{mount.source, target, flags_of(mount), mount.optional, false, false},
+      return {BindMount{mount.source, target, flags_of(mount), mount.optional, false, false, false},
               because, false};
     case MountType::kTmpfs:
       return {MountTmpfs{target, mount.size.value_or(kDefaultTmpfsSize),
@@ -154,8 +207,13 @@ Piece piece_of(const std::string& target, const Mount& mount) {
     }
     case MountType::kDev:
       return {MountDev{target, mount.size.value_or(kDefaultShmSize),
-                       mount.inodes.value_or(kDefaultTmpfsInodes), false},
+                       mount.inodes.value_or(kDefaultTmpfsInodes),
+                       kNoSuid | kNoDev | (mount.noexec ? unsigned{kNoExec} : 0U), false, false},
               because, false};
+    case MountType::kOverlay:
+      return overlay_of(target, mount, because);
+    case MountType::kMqueue:
+      return {MountMqueue{target, false}, because, false};
     case MountType::kFile:
       return {MakeFile{target, mount.content, mount.mode.value_or(0444)}, because, false};
     case MountType::kDir:
@@ -184,6 +242,7 @@ class FileSystemPlan {
 
   Status make() {
     BELLJAR_CHECK(check_workspace());
+    BELLJAR_CHECK(check_overlays());
     add_root();
     for (const auto& [target, mount] : files_.mounts)
       if (target != "/") tree_.put(target, piece_of(target, mount));
@@ -227,6 +286,7 @@ class FileSystemPlan {
   }
 
   Status check_workspace_access(const std::string& what) {
+    if (files_.workspace->idmap == policy::IdMapping::kOwner) BELLJAR_CHECK(check_owner());
     const bool wants_to_write = !files_.workspace->readonly;
     const std::string uid = std::to_string(builder_.ids.uid);
     if (builder_.host.workspace_access == Access::kNone)
@@ -261,12 +321,65 @@ class FileSystemPlan {
     builder_.add(Phase::kPivot, PivotRoot{});
   }
 
+  /// What the host lacks would show only when something is written.
+  Status check_overlays() {
+    for (const auto& [target, mount] : files_.mounts) {
+      if (mount.type != MountType::kOverlay || mount.upper.empty() || mount.readonly) continue;
+      const std::string where = policy::member_path("filesystem.mounts", target);
+      BELLJAR_CHECK(check_written(mount.upper, where + ".upper"));
+      BELLJAR_CHECK(check_written(mount.work, where + ".work"));
+      const auto upper = builder_.host.written.find(mount.upper);
+      const auto work = builder_.host.written.find(mount.work);
+      if (upper != builder_.host.written.end() && work != builder_.host.written.end() &&
+          upper->second.device != work->second.device)
+        return refuse(
+            "the work directory " + mount.work + " lies on another file system than " + mount.upper,
+            where + ".work", "make it beside the upper directory");
+    }
+    return {};
+  }
+
+  Status check_written(const std::string& path, const std::string& where) {
+    const auto found = builder_.host.written.find(path);
+    if (found == builder_.host.written.end() || found->second.access == Access::kWrite) return {};
+    const std::string uid = std::to_string(builder_.ids.uid);
+    if (!found->second.exists)
+      return refuse("there is no directory " + path + ", and belljar creates nothing on the host",
+                    where, "make it, for uid " + uid + " to write to");
+    return refuse(
+        path + " is no directory that uid " + uid + ", which the command runs as, can write to",
+        where, "let uid " + uid + " write to it, or choose another one");
+  }
+
   void add_workspace() {
-    if (workspace_.empty()) return;
-    unsigned flags = kNoSuid | kNoDev;
-    if (read_only_) flags |= kReadOnly;
-    tree_.put(workspace_, {BindMount{workspace_, workspace_, flags, false, false, false},
-                           "filesystem.workspace.path", false});
+    if (workspace_.empty() || tree_.has(workspace_)) return;
+    BindMount bind{workspace_, workspace_, kNoSuid | kNoDev, false, false, false, false};
+    if (read_only_) bind.flags |= kReadOnly;
+    bind.mapped = maps_owner_;
+    if (maps_owner_) map_owner(bind);
+    tree_.put(workspace_, {bind, "filesystem.workspace.path", false});
+  }
+
+  /// Whether the owner of the workspace can be the session.
+  Status check_owner() {
+    const std::optional<SessionIds>& owner = builder_.host.workspace_owner;
+    const Obstacle obstacle = obstacle_to_mapping(builder_.host, builder_.ids);
+    maps_owner_ = obstacle.what.empty() && owner && owner->uid != builder_.ids.uid;
+    if (obstacle.what.empty()) return {};
+    if (files_.workspace->enforce == policy::Enforce::kRequire)
+      return refuse("the owner of " + workspace_ + " cannot be mapped: " + obstacle.what,
+                    "filesystem.workspace.idmap",
+                    obstacle.remedy + ", or write \"enforce\": \"prefer\" to bind it as it is");
+    builder_.degrade(workspace_ + " is bound as it is: " + obstacle.what);
+    return {};
+  }
+
+  void map_owner(const BindMount& bind) {
+    MapOwner map{workspace_, *builder_.host.workspace_owner, builder_.ids, bind.flags,
+                 files_.workspace->enforce == policy::Enforce::kPrefer};
+    if (auto real = builder_.host.sources.find(workspace_); real != builder_.host.sources.end())
+      map.path = real->second;
+    builder_.add(Phase::kBefore, std::move(map), "filesystem.workspace.idmap");
   }
 
   void add_home() {
@@ -321,7 +434,7 @@ class FileSystemPlan {
 
   void show_toolchain(const std::string& path) {
     if (tree_.has(path) || is_within(workspace_, path)) return;
-    tree_.put(path, {BindMount{path, path, kReadOnly | kNoSuid | kNoDev, true, true, false},
+    tree_.put(path, {BindMount{path, path, kReadOnly | kNoSuid | kNoDev, true, true, false, false},
                      "filesystem.toolchains", false});
     for (const char* secret : {"credentials", "credentials.toml"})
       toolchain_masks_.push_back(join(path, secret));
@@ -357,9 +470,9 @@ class FileSystemPlan {
     if (std::find(kNeverFromHost.begin(), kNeverFromHost.end(), top.name) != kNeverFromHost.end())
       return;
     if (!top.link) {
-      tree_.put(top.name,
-                {BindMount{top.name, top.name, kReadOnly | kNoSuid | kNoDev, false, false, false},
-                 "filesystem.root", false});
+      tree_.put(top.name, {BindMount{top.name, top.name, kReadOnly | kNoSuid | kNoDev, false, false,
+                                     false, false},
+                           "filesystem.root", false});
       return;
     }
     const std::string target = top.link->starts_with("/") ? *top.link : "/" + *top.link;
@@ -374,9 +487,10 @@ class FileSystemPlan {
       const bool made = mount.type == MountType::kFile || mount.type == MountType::kDir ||
                         mount.type == MountType::kSymlink;
       if (made && !tree_.may_create(target))
-        return refuse(target + " would be made inside a bind of the host, where nothing is created",
-                      policy::member_path("filesystem.mounts", target),
-                      "put a tmpfs there first, or bind what it needs");
+        return refuse(
+            target + " would be made inside a directory of the host, where nothing is created",
+            policy::member_path("filesystem.mounts", target),
+            "put a tmpfs there first, or bind what it needs");
     }
     return {};
   }
@@ -386,7 +500,7 @@ class FileSystemPlan {
   /// removed.
   Status check_masks() {
     for (const auto& [path, why] : files_.mask)
-      if (const std::string writable = tree_.writable_bind_above(path);
+      if (const std::string writable = tree_.writable_above(path);
           !writable.empty() && parent_of(path) != writable)
         return refuse("the command could rename a directory between " + writable +
                           ", which it writes, and " + path + ", and so uncover it in the next run",
@@ -424,13 +538,43 @@ class FileSystemPlan {
   std::string workspace_;
   std::vector<std::string> toolchain_masks_;
   bool read_only_ = false;
+  bool maps_owner_ = false;  ///< The workspace's, to the session.
   bool sealed_ = false;
 };
 
 Status plan(PlanBuilder& builder) { return FileSystemPlan(builder).make(); }
 
-std::vector<Requirement> require(const policy::Policy&, const Host&) {
-  return {{"mount and pivot_root in an own mount namespace", "filesystem"}};
+std::vector<Requirement> require(const policy::Policy& policy, const Host&) {
+  std::vector<Requirement> needed = {
+      {"mount and pivot_root in an own mount namespace", "filesystem"}};
+  for (const auto& [target, mount] : policy.filesystem.mounts)
+    if (mount.type == MountType::kOverlay)
+      needed.push_back({"overlays in user namespaces (Linux 5.11)",
+                        policy::member_path("filesystem.mounts", target)});
+  const auto& workspace = policy.filesystem.workspace;
+  if (workspace && workspace->idmap == policy::IdMapping::kOwner &&
+      workspace->enforce == policy::Enforce::kRequire)
+    needed.push_back({"CAP_SYS_ADMIN on the host and idmapped mounts (Linux 5.12)",
+                      "filesystem.workspace.idmap"});
+  return needed;
+}
+
+std::string mapping_remedy(const MapOwner& map, int error) {
+  const std::string otherwise = "write \"enforce\": \"prefer\" beside it to bind it as it is";
+  if (error == EINVAL)
+    return "the file system of " + map.path +
+           ", or one that is mounted below it, cannot be "
+           "idmapped (ext4, xfs and btrfs can): put the workspace on one that can, or " +
+           otherwise;
+  if (error == ENOSYS || error == EOPNOTSUPP)
+    return "it takes the mount API of Linux 5.12, and a container's seccomp profile that allows "
+           "it; or " +
+           otherwise;
+  if (error == EPERM)
+    return "it takes CAP_SYS_ADMIN in the user namespace that has mounted the file system, which a "
+           "container has not; or " +
+           otherwise;
+  return otherwise;
 }
 
 std::string bind_remedy(const BindMount& bind, const std::string& subject, int error,
@@ -461,7 +605,58 @@ std::string bind_remedy(const BindMount& bind, const std::string& subject, int e
   }
 }
 
+/// What is mounted below `path` in belljar's own view; empty when nothing is.
+std::string mounted_below(const std::string& path) {
+  std::ifstream table("/proc/self/mountinfo");
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream words(line);
+    std::string word;
+    for (int i = 0; i < 5; ++i) words >> word;
+    if (word != path && is_within(word, path)) return word;
+  }
+  return {};
+}
+
+std::string overlay_remedy(const MountOverlay& overlay, const std::string& subject, int error) {
+  std::vector<std::string> directories = overlay.layers;
+  if (!overlay.upper.empty()) directories.insert(directories.end(), {overlay.upper, overlay.work});
+  if (error == EINVAL)
+    for (const std::string& directory : directories)
+      if (const std::string mount = mounted_below(directory); !mount.empty())
+        return "a file system is mounted at " + mount +
+               ", and an overlay in a user namespace "
+               "takes no directory with one below it: name directories beside it";
+  switch (error) {
+    case EINVAL:
+      return "the kernel's log has its reason; an overlay, NFS or FAT cannot be below upper or "
+             "work: leave both out for a temporary overlay";
+    case ELOOP:
+      return "two of the directories are the same, or one lies in the other: name others";
+    case ENODEV:
+      return "this kernel has no overlayfs: modprobe overlay";
+    case EPERM:
+      return "overlays in user namespaces take Linux 5.11 or later";
+    case ENOTDIR:
+      return "an overlay is made of directories, and mounted on one: name a directory";
+    case ENOENT:
+    case EACCES:
+      if (subject == overlay.target) return {};
+      return "the directory has to be there, and within reach of the uid that the command runs as: "
+             "make it, or correct the path";
+    default:
+      return {};
+  }
+}
+
 std::string remedy(const FailedStep& failed, const policy::Policy& policy, const Host& host) {
+  if (const auto* overlay = std::get_if<MountOverlay>(&failed.step->action))
+    if (std::string text = overlay_remedy(*overlay, failed.subject, failed.sys_errno);
+        !text.empty())
+      return text;
+  if (const auto* map = std::get_if<MapOwner>(&failed.step->action))
+    return mapping_remedy(*map, failed.sys_errno);
+  if (std::holds_alternative<HoldDirectories>(failed.step->action) && failed.sys_errno == EBUSY)
+    return "wait for the other one to end, or give each sandbox directories of its own";
   if (const auto* bind = std::get_if<BindMount>(&failed.step->action))
     if (std::string text = bind_remedy(*bind, failed.subject, failed.sys_errno, policy, host);
         !text.empty())
@@ -481,6 +676,19 @@ std::string remedy(const FailedStep& failed, const policy::Policy& policy, const
 }
 
 }  // namespace
+
+Obstacle obstacle_to_mapping(const Host& host, const SessionIds& session) {
+  constexpr std::uint64_t kSysAdmin = std::uint64_t{1} << 21;  // CAP_SYS_ADMIN
+  if (host.workspace_owner && host.workspace_owner->uid == session.uid) return {};
+  if (!host.privileged() || (host.capabilities & kSysAdmin) == 0)
+    return {"belljar has no CAP_SYS_ADMIN", "run belljar as root"};
+  if (!host.workspace_owner) return {"it cannot be looked at", "make it"};
+  // What the command made would be root's, and could be made set-user-id there.
+  if (host.workspace_owner->uid == 0 || host.workspace_owner->gid == 0)
+    return {"it belongs to root, whose the command's files would be, set-user-id programs too",
+            "chown it to whose it is"};
+  return {};
+}
 
 std::string workspace_path(const policy::Policy& policy, const Host& host) {
   if (!policy.filesystem.workspace) return {};

@@ -104,13 +104,18 @@ struct Rules {
   }
   void operator()(const BindMount& a) const { paths.push_back({a.target, access_of(a.flags)}); }
   void operator()(const MountTmpfs& a) const { paths.push_back({a.target, access_of(a.flags)}); }
+  void operator()(const MountOverlay& a) const { paths.push_back({a.target, access_of(a.flags)}); }
+  void operator()(const MountMqueue& a) const {
+    paths.push_back(
+        {a.target, kReading | kWriting | sys::kLandlockMakeReg | sys::kLandlockRemoveFile});
+  }
   void operator()(const MountProc& a) const {
     const bool read_only = a.first == ProcMode::kFullReadOnly || a.first == ProcMode::kPidsReadOnly;
     paths.push_back({a.target, kReading | (read_only ? 0 : kWriting)});
   }
   void operator()(const MountDev& a) const {
     paths.push_back({a.target, kReading | kWriting | sys::kLandlockIoctlDev});
-    paths.push_back({join(a.target, "shm"), access_of(kNoSuid | kNoDev)});
+    paths.push_back({join(a.target, "shm"), access_of(a.shm_flags)});
   }
   void operator()(const MakeFile& a) const {
     paths.push_back(

@@ -41,6 +41,7 @@ inline constexpr std::uint64_t kMountAttrReadOnly = 0x1;
 inline constexpr std::uint64_t kMountAttrNoSuid = 0x2;
 inline constexpr std::uint64_t kMountAttrNoDev = 0x4;
 inline constexpr std::uint64_t kMountAttrNoExec = 0x8;
+inline constexpr std::uint64_t kMountAttrIdmap = 0x00100000;
 
 inline constexpr unsigned kOpenTreeClone = 1;         // OPEN_TREE_CLONE
 inline constexpr unsigned kAtRecursive = 0x8000;      // AT_RECURSIVE

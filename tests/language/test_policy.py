@@ -56,6 +56,8 @@ BESIDE = {
     "source": {"type": "bind"}, "content": {"type": "file"}, "mode": {"type": "dir"}, "subset": {"type": "proc"},
     "hidepid": {"type": "proc"}, "enforce": {"type": "proc"}, "optional": {"type": "bind", "source": "/usr"},
     "size": {"type": "tmpfs"}, "inodes": {"type": "tmpfs"}, "readonly": {"type": "tmpfs"},
+    "lower": {"type": "overlay"}, "upper": {"type": "overlay", "lower": ["/a"], "work": "/w"},
+    "work": {"type": "overlay", "lower": ["/a"], "upper": "/u"}, "noatime": {"type": "tmpfs"},
     "nosuid": {"type": "tmpfs"}, "nodev": {"type": "tmpfs"}, "noexec": {"type": "tmpfs"},
 }
 

@@ -181,6 +181,19 @@ class Exposure(SandboxTest):
         self.assertEqual(self.expose(policy, self.expose(policy)["findings"][0]["change"])["findings"], [])
 
     @back_ends("modern")
+    def test_an_overlay_exposes_what_is_seen_of_its_layers_once(self):
+        for name in ("low/.netrc", "high/.netrc", "low/.npmrc", "low/home/.pgpass"):
+            self.make_directory(os.path.dirname(name))
+            self.make_file(name, "x")
+        (self.dir / "high/home").touch()
+        policy = self.policy({"filesystem": {"workspace": None, "mounts": {**NO_SYSTEM, "/o": {
+            "type": "overlay", "lower": [str(self.dir / "low"), str(self.dir / "high")]}}}})
+        findings = self.expose(policy)["findings"]
+        self.assertEqual([finding["what"] for finding in findings], ["/o/.netrc", "/o/.npmrc"])
+        self.assertEqual([finding["what"] for finding in self.expose(policy, findings[0]["change"])["findings"]],
+                         ["/o/.npmrc"])
+
+    @back_ends("modern")
     def test_what_is_not_walked_is_said(self):
         policy = self.policy({"filesystem": {"workspace": None, "mounts": {
             **NO_SYSTEM, "/sys": {"type": "bind", "source": "/sys"}}}})

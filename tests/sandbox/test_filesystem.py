@@ -163,7 +163,7 @@ class Binds(SandboxTest):
         for mount in ({"type": "file", "content": "x"}, {"type": "dir"}, {"type": "symlink", "source": "x"}):
             policy = {"filesystem": {"mounts": {"/outer": bind(outer, readonly=False), "/outer/x": mount}}}
             self.check_refused(self.sandbox("true", policy=policy),
-                               "would be made inside a bind of the host, where nothing is created")
+                               "would be made inside a directory of the host, where nothing is created")
         self.assertEqual(os.listdir(outer), [])
 
     @as_root

@@ -17,6 +17,9 @@ constexpr const char* kAll =
         "/usr": {"type": "bind", "source": "/usr"},
         "/work": {"type": "bind", "source": "/work", "readonly": false, "noexec": true},
         "/tmp": {"type": "tmpfs"}, "/dev": {"type": "dev"}, "/proc": {"type": "proc"},
+        "/over": {"type": "overlay", "lower": ["/a"], "noexec": true},
+        "/both": {"type": "overlay", "lower": ["/a", "/b"], "readonly": true},
+        "/queues": {"type": "mqueue"},
         "/etc/hosts": {"type": "file", "content": ""}}},
       "landlock": {"filesystem": true, "scopes": ["signal", "abstract_unix_socket"],
         "bind_tcp": [0, 80], "connect_tcp": [], "enforce": "prefer"}})";
@@ -59,6 +62,11 @@ TEST_CASE("rules say what the mounts say") {
   CHECK((access_of(step, "/tmp") & sys::kLandlockExecute) != 0);
   CHECK((access_of(step, "/proc") & sys::kLandlockMakeReg) == 0);
   CHECK((access_of(step, "/dev") & sys::kLandlockIoctlDev) != 0);
+  CHECK((access_of(step, "/over") & sys::kLandlockMakeReg) != 0);
+  CHECK((access_of(step, "/over") & sys::kLandlockExecute) == 0);
+  CHECK(access_of(step, "/both") == (kRead | sys::kLandlockExecute));
+  CHECK((access_of(step, "/queues") & sys::kLandlockMakeReg) != 0);
+  CHECK((access_of(step, "/queues") & (sys::kLandlockExecute | sys::kLandlockMakeDir)) == 0);
   for (const LandlockPath& rule : step.paths)
     CHECK_MESSAGE((rule.access & (sys::kLandlockMakeChar | sys::kLandlockMakeBlock)) == 0,
                   rule.path);

@@ -236,3 +236,130 @@ TEST_CASE("every step that a policy line asked for names it") {
   CHECK(text.find("test.json:2:29 filesystem.mounts[\"/tmp\"]") != std::string::npos);
   CHECK(text.find("limits.rlimits.nofile") != std::string::npos);
 }
+
+namespace {
+
+constexpr const char* kOverlay = R"({"version":1,"filesystem":{"mounts":{"/o":{"type":"overlay",
+    "lower":["/low","/high"],"upper":"/state/up","work":"/state/work"}}}})";
+
+Host host_with(WrittenDirectory upper, WrittenDirectory work) {
+  Host host = plain_host();
+  host.written = {{"/state/up", upper}, {"/state/work", work}};
+  return host;
+}
+
+Host mapping_host(SessionIds owner) {
+  Host host = root_host();
+  host.capabilities |= std::uint64_t{1} << 21;
+  host.workspace_owner = owner;
+  return host;
+}
+
+Policy mapped(std::string_view more = "") {
+  return policy_of(R"({"version":1,"identity":{"uid":20001},"filesystem":{"workspace":
+      {"path":"/w","idmap":"owner")" +
+                   std::string(more) + "}}}");
+}
+
+}  // namespace
+
+TEST_CASE("an overlay's first directory is the lowest, and its upper is held") {
+  const WrittenDirectory good{true, Access::kWrite, 1};
+  const Plan plan = plan_of(policy_of(kOverlay), host_with(good, good));
+  CHECK(has_step(plan, "hold /state/up, /state/work for this sandbox alone"));
+  CHECK(has_step(plan,
+                 "mount an overlay on /o: /state/up (work in /state/work) over /high over "
+                 "/low, writable"));
+}
+
+TEST_CASE("a read-only overlay writes to nothing: its upper is a layer") {
+  std::string text(kOverlay);
+  text.insert(text.find("\"upper\""), "\"readonly\":true,");
+  const Plan plan = plan_of(policy_of(text), plain_host());
+  CHECK(has_step(plan, "mount an overlay on /o: /state/up over /high over /low, read-only"));
+  CHECK((find<HoldDirectories>(plan) == nullptr));
+}
+
+TEST_CASE("an overlay without an upper has a bounded memory, in which mount points are made") {
+  const Plan plan = plan_of(policy_of(R"({"version":1,"filesystem":{"mounts":{
+      "/o":{"type":"overlay","lower":["/a"]},"/o/x":{"type":"tmpfs"},"/o/f":{"type":"file","content":""},
+      "/r":{"type":"overlay","lower":["/a"],"upper":"/u","work":"/w"},"/r/x":{"type":"tmpfs"}}}})"),
+                            plain_host());
+  CHECK(has_step(plan,
+                 "mount an overlay on /o: a tmpfs (256 MiB, 100000 files, mode 0755) over /a, "
+                 "writable"));
+  for (const Step& step : plan.steps)
+    if (const auto* tmpfs = std::get_if<MountTmpfs>(&step.action))
+      CHECK(tmpfs->may_create == (tmpfs->target == "/o/x"));
+}
+
+TEST_CASE("what an overlay cannot write to is refused before anything is mounted") {
+  const WrittenDirectory good{true, Access::kWrite, 1};
+  const auto refusal = [](WrittenDirectory upper, WrittenDirectory work) {
+    return refusal_of(policy_of(kOverlay), host_with(upper, work));
+  };
+  CHECK(refusal({}, good).where == "filesystem.mounts[\"/o\"].upper");
+  CHECK(refusal(good, {}).where == "filesystem.mounts[\"/o\"].work");
+  CHECK(refusal(good, {true, Access::kRead, 1}).remedy.starts_with("let uid 1000 write"));
+  CHECK(refusal(good, {true, Access::kWrite, 2}).what.find("another file system") !=
+        std::string::npos);
+}
+
+TEST_CASE("links of root's on the way to an overlay's directories are replaced") {
+  Host host = plain_host();
+  host.sources = {{"/low", "/real/low"}, {"/state/up", "/real/up"}};
+  const Plan plan = plan_of(policy_of(kOverlay), host);
+  CHECK(has_step(plan, "hold /real/up, /state/work for this sandbox alone"));
+  CHECK(has_step(plan,
+                 "mount an overlay on /o: /real/up (work in /state/work) over /high over "
+                 "/real/low, writable"));
+}
+
+TEST_CASE("a mask is refused below an upper that the command writes, and allowed in memory") {
+  const auto masked = [](std::string_view more) {
+    return policy_of(
+        R"({"version":1,"filesystem":{"mask":{"/o/a/b":"x"},"mounts":{"/o":{"type":"overlay",
+        "lower":["/l"])" +
+        std::string(more) + "}}}}");
+  };
+  CHECK(refusal_of(masked(R"(,"upper":"/u","work":"/w")"), plain_host()).where ==
+        "filesystem.mask[\"/o/a/b\"]");
+  CHECK(has_step(plan_of(masked(""), plain_host()), "mask /o/a/b"));
+}
+
+TEST_CASE("a /dev has a place for message queues only when something is mounted there") {
+  const auto dev = [](std::string_view more) {
+    const Plan plan = plan_of(policy_of(R"({"version":1,"filesystem":{"mounts":{
+        "/dev":{"type":"dev","noexec":true})" +
+                                        std::string(more) + "}}}"),
+                              plain_host());
+    return *find<MountDev>(plan);
+  };
+  CHECK(dev(R"(,"/dev/mqueue":{"type":"mqueue"})").queues);
+  CHECK_FALSE(dev("").queues);
+  CHECK(dev("").shm_flags == (kNoSuid | kNoDev | kNoExec));
+}
+
+TEST_CASE("the owner of a workspace is mapped to the session by belljar") {
+  const Plan plan = plan_of(mapped(), mapping_host({1000, 1001}));
+  CHECK(has_step(plan, "map the owner of /w, 1000:1001, to 20001:20001"));
+  CHECK(has_step(plan, "bind /w, writable, with its owner mapped"));
+}
+
+TEST_CASE("a session that owns its workspace needs no map") {
+  const Plan plan = plan_of(mapped(), mapping_host({20001, 5}));
+  CHECK((find<MapOwner>(plan) == nullptr));
+  CHECK(plan.degraded.empty());
+}
+
+TEST_CASE("root's files are never a command's, and without the capability there is no map") {
+  Host plain = mapping_host({1000, 1000});
+  plain.capabilities = root_host().capabilities;
+  CHECK(refusal_of(mapped(), plain).what.find("CAP_SYS_ADMIN") != std::string::npos);
+  for (const SessionIds owner : {SessionIds{0, 1000}, SessionIds{1000, 0}}) {
+    CHECK(refusal_of(mapped(), mapping_host(owner)).where == "filesystem.workspace.idmap");
+    const Plan plan = plan_of(mapped(R"(,"enforce":"prefer")"), mapping_host(owner));
+    CHECK(plan.degraded.size() == 1);
+    CHECK((find<MapOwner>(plan) == nullptr));
+  }
+}

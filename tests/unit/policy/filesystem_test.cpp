@@ -77,7 +77,13 @@ TEST_CASE("members of another type are refused") {
   CHECK(refused("tmpfs", R"("source":"/a")"));
   CHECK(refused("tmpfs", R"("optional":true)"));
   CHECK(refused("tmpfs", R"("enforce":"prefer")"));
-  CHECK(refused("proc", R"("nosuid":true)"));
+  CHECK(refused("proc", R"("lower":["/a"])"));
+  CHECK(refused("bind", R"("noatime":true)"));
+  CHECK(refused("overlay", R"("source":"/a")"));
+  CHECK(refused("overlay", R"("optional":true)"));
+  CHECK(refused("mqueue", R"("readonly":true)"));
+  CHECK(refused("mqueue", R"("size":"1MiB")"));
+  CHECK(refused("dev", R"("nodev":true)"));
   CHECK(refused("proc", R"("size":"1MiB")"));
   CHECK(refused("dev", R"("readonly":true)"));
   CHECK(refused("dev", R"("mode":"0755")"));
@@ -88,15 +94,123 @@ TEST_CASE("members of another type are refused") {
   CHECK(refused("bind", R"("enforce":"prefer")"));
 }
 
-TEST_CASE("unknown and unenforced types are refused") {
+TEST_CASE("unknown types are refused") {
+  CHECK(mount_error(R"({"type":"tmfs"})") ==
+        "expected \"bind\", \"tmpfs\", \"proc\", \"dev\", \"file\", \"dir\", \"symlink\", "
+        "\"overlay\" or \"mqueue\", got the string \"tmfs\"; did you mean \"tmpfs\"?");
+}
+
+TEST_CASE("an overlay is writable, without set-user-id programs and devices") {
+  const Mount mount = mount_of(R"({"type":"overlay","lower":["/a//","/b"],"upper":"/s/./up",
+                                   "work":"/s/work","noexec":true,"noatime":true})");
+  CHECK(mount.lower == std::vector<std::string>{"/a", "/b"});
+  CHECK(mount.upper == "/s/up");
+  CHECK(mount.work == "/s/work");
+  CHECK_FALSE(mount.readonly);
+  CHECK(mount.nosuid);
+  CHECK(mount.nodev);
+  CHECK(mount.noexec);
+  CHECK(mount.noatime);
+}
+
+TEST_CASE("a temporary overlay takes size, inodes and mode, one with an upper none") {
+  const Mount mount =
+      mount_of(R"({"type":"overlay","lower":["/a"],"size":"1MiB","inodes":9,"mode":"0700"})");
+  CHECK(mount.size == 1048576U);
+  CHECK(mount.inodes == 9U);
+  CHECK(mount.mode == 0700U);
+  for (const char* member : {R"("size":"1MiB")", R"("inodes":9)", R"("mode":"0700")"})
+    CHECK(contains(mount_error(R"({"type":"overlay","lower":["/a"],"upper":"/u","work":"/w",)" +
+                               std::string(member) + "}"),
+                   "does not apply to an overlay with an \"upper\" of the host"));
+}
+
+TEST_CASE("upper and work come together") {
+  CHECK(contains(mount_error(R"({"type":"overlay","lower":["/a"],"upper":"/u"})"),
+                 "\"work\" is required beside \"upper\""));
+  CHECK(mount_error(R"({"type":"overlay","lower":["/a"],"work":"/w"})") ==
+        "means nothing without \"upper\"");
+}
+
+TEST_CASE("a read-only overlay needs two layers, of which upper can be one") {
+  CHECK(mount_error(R"({"type":"overlay","lower":["/a"],"readonly":true})") ==
+        "a read-only overlay needs two directories or more; a bind shows one");
+  CHECK(mount_of(R"({"type":"overlay","lower":["/a","/b"],"readonly":true})").readonly);
+  CHECK(mount_of(R"({"type":"overlay","lower":["/a"],"upper":"/u","work":"/w","readonly":true})")
+            .readonly);
+}
+
+TEST_CASE("the directories of an overlay lie apart") {
+  const auto refusal = [](std::string_view members) {
+    return mount_error("{\"type\":\"overlay\"," + std::string(members) + "}");
+  };
+  CHECK(refusal(R"("lower":["/a","/a/"])") == "listed twice");
+  CHECK(refusal(R"("lower":["/a","/a/b"])") ==
+        "\"/a/b\" and \"/a\" lie one in the other, which an overlay cannot have");
+  CHECK(contains(refusal(R"("lower":["/a"],"upper":"/a/u","work":"/w")"), "lie one in the other"));
+  CHECK(contains(refusal(R"("lower":["/a/l"],"upper":"/a","work":"/w")"), "lie one in the other"));
+  CHECK(contains(refusal(R"("lower":["/a"],"upper":"/u","work":"/u/w")"), "lie one in the other"));
+  CHECK(contains(refusal(R"("lower":["/"],"upper":"/u","work":"/w")"), "lie one in the other"));
+  CHECK(refusal(R"("lower":["/a"],"upper":"/u","work":"/u")") ==
+        "is the directory \"/u\" once more");
+  CHECK(mount_of(R"({"type":"overlay","lower":["/a","/ab"],"upper":"/abc","work":"/u"})").upper ==
+        "/abc");
+}
+
+TEST_CASE("the lower directories are one to 64 absolute paths") {
   CHECK(mount_error(R"({"type":"overlay"})") ==
-        "not enforced by this version of belljar, so it is refused; remove it");
-  CHECK(mount_error(R"({"type":"mqueue"})") ==
-        "not enforced by this version of belljar, so it is refused; remove it");
-  CHECK(
-      mount_error(R"({"type":"tmfs"})") ==
-      "expected \"bind\", \"tmpfs\", \"proc\", \"dev\", \"file\", \"dir\" or \"symlink\", got the "
-      "string \"tmfs\"; did you mean \"tmpfs\"?");
+        "\"lower\" is required for a mount of type \"overlay\"");
+  CHECK(mount_error(R"({"type":"overlay","lower":[]})") == "at least one directory is needed");
+  CHECK(contains(mount_error(R"({"type":"overlay","lower":"/a"})"), "expected an array"));
+  CHECK(contains(mount_error(R"({"type":"overlay","lower":["a"]})"), "expected an absolute path"));
+  CHECK(contains(mount_error(R"({"type":"overlay","lower":["/a/.."]})"), "\"..\" is not allowed"));
+  std::string many;
+  for (int i = 0; i < 65; ++i) many += (i > 0 ? ",\"/l" : "\"/l") + std::to_string(i) + "\"";
+  CHECK(mount_error("{\"type\":\"overlay\",\"lower\":[" + many + "]}") ==
+        "at most 64 directories, got 65");
+}
+
+TEST_CASE("flags that always hold can be written out, and not be taken away") {
+  const auto with = [](std::string_view type, std::string_view member) {
+    const std::string lower = type == "overlay" ? R"(,"lower":["/a"])" : "";
+    return "{\"type\":\"" + std::string(type) + "\"" + lower + ",\"" + std::string(member);
+  };
+  for (const char* type : {"overlay", "proc", "mqueue", "dev"}) {
+    CAPTURE(type);
+    CHECK(mount_of(with(type, R"(nosuid":true})")).nosuid);
+    CHECK(contains(mount_error(with(type, R"(nosuid":false})")), "no_new_privs"));
+  }
+  for (const char* type : {"overlay", "proc", "mqueue", "tmpfs"}) {
+    CAPTURE(type);
+    CHECK(mount_of(with(type, R"(nodev":true})")).nodev);
+    CHECK(contains(mount_error(with(type, R"(nodev":false})")), "the kernel opens no device"));
+  }
+  for (const char* type : {"proc", "mqueue"}) {
+    CHECK(mount_of(with(type, R"(noexec":true})")).noexec);
+    CHECK(contains(mount_error(with(type, R"(noexec":false})")), "nothing in it is a program"));
+  }
+  CHECK_FALSE(mount_of(R"({"type":"dev","noexec":false})").noexec);
+}
+
+TEST_CASE("message queues are those of an IPC namespace of the sandbox's own") {
+  const std::string mount = mount_text("/dev/mqueue", R"({"type":"mqueue"})");
+  CHECK(load_body(mount).filesystem.mounts.at("/dev/mqueue").type == MountType::kMqueue);
+  CHECK(errors_in(mount + R"(,"namespaces":{"ipc":"shared"})") ==
+        "p.json:1:60: filesystem.mounts[\"/dev/mqueue\"].type: would be the host's queues, because "
+        "namespaces.ipc is \"shared\" (p.json:1:92); make it \"new\" or remove the mount");
+}
+
+TEST_CASE("a workspace's owner is mapped only where that is written") {
+  const auto workspace = [](std::string_view members) {
+    return *load_body(R"("filesystem":{"workspace":{"path":"/w")" + std::string(members) + "}}")
+                .filesystem.workspace;
+  };
+  CHECK(workspace("").idmap == IdMapping::kNone);
+  CHECK(workspace(R"(,"idmap":"owner")").idmap == IdMapping::kOwner);
+  CHECK(workspace(R"(,"idmap":"owner")").enforce == Enforce::kRequire);
+  CHECK(workspace(R"(,"idmap":"owner","enforce":"prefer")").enforce == Enforce::kPrefer);
+  CHECK(contains(first_message(R"("filesystem":{"workspace":{"path":"/w","idmap":"ower"}})"),
+                 "did you mean \"owner\"?"));
 }
 
 TEST_CASE("an unknown member is refused with the nearest name") {
