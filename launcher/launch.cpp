@@ -16,6 +16,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -313,7 +314,7 @@ class Launcher {
       init_pid_ = static_cast<pid_t>(pid);
       if (create_->as_session) map_error_ = write_maps(init_pid_);
     }
-    if (!session.leave()) std::abort();
+    go_back(session);
     return pid < 0 ? static_cast<int>(-pid) : 0;
   }
 
@@ -350,7 +351,7 @@ class Launcher {
     if (act_as_session(session))
       message.error = write_file(std::to_string(init_pid_) + "/timens_offsets",
                                  time_offset_lines(std::get<EnterTimeNamespace>(step.action)));
-    if (!session.leave()) std::abort();
+    go_back(session);
     if (own_failure_) return cannot_act();
     if (message.error == 0) message.error = let_go_on();
     return message.error == 0 ? std::nullopt : std::optional(failed(message));
@@ -368,7 +369,7 @@ class Launcher {
   std::optional<Attempt> map_helper() {
     sys::SessionCredentials session(host_.uid, host_.gid, host_.capabilities);
     if (act_as_session(session)) map_error_ = write_maps(helper_);
-    if (!session.leave()) std::abort();
+    go_back(session);
     if (own_failure_) return cannot_act();
     return map_error_ == 0 ? std::nullopt : std::optional(cannot_map());
   }
@@ -384,6 +385,13 @@ class Launcher {
       own_failure_->remedy = "belljar needs CAP_SETUID and CAP_SETGID in force for this uid";
     }
     return assumed.has_value();
+  }
+
+  /// To belljar's own ids: with those of a session it must not go on, not even to write the record.
+  static void go_back(sys::SessionCredentials& session) {
+    if (session.leave()) return;
+    std::fputs("belljar: could not take its own ids back after acting as the sandbox's\n", stderr);
+    std::abort();
   }
 
   Attempt cannot_act() {

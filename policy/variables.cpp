@@ -75,6 +75,12 @@ bool is_name_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
+/// What is no name has been refused as one (VariableName), and repeated could send control
+/// characters to a terminal.
+bool is_name(std::string_view key) {
+  return !key.empty() && std::all_of(key.begin(), key.end(), is_name_character);
+}
+
 /// The name in the reference that `text` begins with, or empty when that is none.
 std::string_view reference_name(std::string_view text) {
   std::size_t end = kOpen.size();
@@ -210,7 +216,8 @@ void Variables::take(Node& tree) {
 
 void Variables::give(const std::vector<GivenVariable>& given, bool complete) {
   std::vector<std::string_view> names;
-  for (const Member& member : declarations_.members) names.push_back(member.key);
+  for (const Member& member : declarations_.members)
+    if (is_name(member.key)) names.push_back(member.key);
   for (const GivenVariable& variable : given) {
     if (complete && declarations_.find(variable.name) == nullptr) {
       const std::string what = names.empty() ? "the policy declares no variables"
@@ -268,7 +275,8 @@ const Variables::Value* Variables::find(std::string_view name, const Place& plac
   used_.emplace(name);
   if (found != values_.end()) return found->second.text ? &found->second : nullptr;
   std::vector<std::string_view> names;
-  for (const auto& entry : values_) names.push_back(entry.first);
+  for (const auto& entry : values_)
+    if (is_name(entry.first)) names.push_back(entry.first);
   std::string message = with_suggestion("there is no variable " + in_quotes(name), name, names);
   if (names.empty()) {
     message += "; declare it under \"vars\", or write \"$${\" for the characters \"${\"";
@@ -370,9 +378,7 @@ void Variables::replace_in(Node& tree) {
 
 void Variables::report_unused() {
   for (const Member& member : declarations_.members) {
-    // What is no name has been refused as one, and could send control characters to a terminal.
-    const bool is_name = std::all_of(member.key.begin(), member.key.end(), is_name_character);
-    if (used_.contains(member.key) || !is_name) continue;
+    if (used_.contains(member.key) || !is_name(member.key)) continue;
     report(member.key_place, member_path("vars", member.key),
            "is not used; write ${" + member.key + "} where its value goes, or remove it");
   }
