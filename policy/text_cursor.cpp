@@ -38,6 +38,12 @@ std::string_view expectation(std::string_view context) {
   return "expected a value";
 }
 
+/// Outside of strings JSON is ASCII; a single byte of anything else must not reach a terminal.
+bool is_ascii(std::string_view token) {
+  return std::none_of(token.begin(), token.end(),
+                      [](char c) { return (static_cast<unsigned char>(c) & 0x80) != 0; });
+}
+
 /// A token that does not exist in JSON, beginning at `offset`.
 SyntaxError explain_word(std::string_view text, std::size_t offset) {
   const std::string_view word = word_at(text, offset);
@@ -77,7 +83,7 @@ SyntaxError explain_token(std::string_view text, std::size_t begin, std::size_t 
   }
   if (says("- invalid string")) return {stop, "an invalid escape in a string"};
   // A byte that begins no token at all, such as the lead byte of a UTF-8 sequence.
-  if (begin < text.size() && (static_cast<unsigned char>(text[begin]) & 0x80) != 0) {
+  if (begin < text.size() && !is_ascii(text.substr(begin, 1))) {
     return {begin, "unexpected character outside of a string"};
   }
   return explain_word(text, std::min(begin, text.size() - 1));
@@ -101,7 +107,9 @@ SyntaxError explain_unexpected(std::string_view text, TextCursor cursor, std::si
   if (before != std::string_view::npos && text[before] == ',' && (token == "}" || token == "]")) {
     return {before, "a comma before " + in_quotes(token) + "; remove it"};
   }
-  const std::string what = token.starts_with('"') ? "string" : in_quotes(token);
+  const std::string what = token.starts_with('"') ? "string"
+                           : is_ascii(token)      ? in_quotes(token)
+                                                  : "character";
   return {begin, "unexpected " + what + "; " + std::string(expectation(context_of(message)))};
 }
 
