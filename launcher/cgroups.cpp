@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -27,6 +28,11 @@ bool killed_for_memory(const sys::Cgroup& cgroup) {
   return cgroup.number(file, "oom_kill").value_or(0) > 0;
 }
 
+bool counts_cpu_time(const MakeCgroup& make) {
+  const auto& had = make.controllers;
+  return std::find(had.begin(), had.end(), sys::kCpuAccounting) != had.end();
+}
+
 }  // namespace
 
 std::optional<StepFailure> Cgroups::set_up(const Plan& plan, std::vector<Degraded>& degraded) {
@@ -44,7 +50,7 @@ std::optional<StepFailure> Cgroups::set_up(const Plan& plan, std::vector<Degrade
       Result<sys::Cgroup> cgroup = sys::Cgroup::make(make->parent, name, make->controllers);
       absent = !cgroup;
       if (cgroup)
-        made_.push_back({std::move(*cgroup), false, {}});
+        made_.push_back({std::move(*cgroup), false, counts_cpu_time(*make), {}});
       else
         done = fail(cgroup.error());
     } else if (!absent) {
@@ -121,6 +127,17 @@ bool Cgroups::has_killed_for_memory() const {
     poll(nullptr, 0, kPauseMs);
   }
   return false;
+}
+
+std::optional<std::chrono::microseconds> Cgroups::cpu_time() const {
+  for (const Made& made : made_) {
+    if (!made.cpu_time) continue;
+    const bool v2 = made.cgroup.version() == 2;
+    const auto used =
+        v2 ? made.cgroup.number("cpu.stat", "usage_usec") : made.cgroup.number("cpuacct.usage");
+    if (used) return std::chrono::microseconds(v2 ? *used : *used / 1000);
+  }
+  return std::nullopt;
 }
 
 CgroupEvidence Cgroups::evidence() const {

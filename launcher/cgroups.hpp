@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,6 +56,9 @@ class Cgroups {
 
   [[nodiscard]] CgroupEvidence evidence() const;
 
+  /// What all processes in them have used; nothing where none counts it.
+  [[nodiscard]] std::optional<std::chrono::microseconds> cpu_time() const;
+
   /// When nothing of the sandbox is left.
   void remove() { made_.clear(); }
 
@@ -62,6 +66,7 @@ class Cgroups {
   struct Made {
     sys::Cgroup cgroup;
     bool memory = false;
+    bool cpu_time = false;
     std::string processes;  ///< What pids.max is; empty without a limit.
   };
   std::vector<Made> made_;

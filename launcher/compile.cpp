@@ -89,6 +89,7 @@ struct Lower {
   std::optional<Op> operator()(const SetGroups&) const { return std::nullopt; }
   std::optional<Op> operator()(const MakeCgroup&) const { return std::nullopt; }
   std::optional<Op> operator()(const LimitCgroup&) const { return std::nullopt; }
+  std::optional<Op> operator()(const MeterCpuTime&) const { return std::nullopt; }
   std::optional<Op> operator()(const RelayOutput&) const { return std::nullopt; }
   std::optional<Op> operator()(const MeasureDisk&) const { return std::nullopt; }
   std::optional<Op> operator()(const HoldDirectories&) const { return std::nullopt; }

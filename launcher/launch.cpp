@@ -25,6 +25,7 @@
 #include "launcher/cgroups.hpp"
 #include "launcher/child/child.hpp"
 #include "launcher/controls/control.hpp"
+#include "launcher/cpu_meter.hpp"
 #include "launcher/disk_meter.hpp"
 #include "launcher/failure.hpp"
 #include "launcher/output_relay.hpp"
@@ -138,7 +139,13 @@ enum class Attempt { kDone, kUnavailable };
 class Launcher {
  public:
   Launcher(const Plan& plan, const policy::Policy& policy, const Host& host, const Events& events)
-      : plan_(plan), policy_(policy), host_(host), events_(events), relay_(plan), meter_(plan) {}
+      : plan_(plan),
+        policy_(policy),
+        host_(host),
+        events_(events),
+        relay_(plan),
+        meter_(plan),
+        cpu_meter_(plan, cgroups_) {}
 
   Record run() {
     const Clock::time_point begun = Clock::now();
@@ -438,6 +445,7 @@ class Launcher {
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) return give_up("watch the sandbox", errno);
       if (started_ && meter_.work()) return end_with(Cause::kDisk);
+      if (started_ && cpu_meter_.work()) return end_with(Cause::kCpuTime);
       if (count == 0) continue;
       // Messages first: a signal that comes after the command's start is the command's.
       bool heard = false;
@@ -468,7 +476,8 @@ class Launcher {
 
   /// How long there is nothing to do by the clock.
   [[nodiscard]] std::optional<timespec> time_until(std::optional<Clock::time_point> end) const {
-    if (const auto work = meter_.next(); started_ && work) end = end ? std::min(*end, *work) : work;
+    for (const auto work : {meter_.next(), cpu_meter_.next()})
+      if (started_ && work) end = end ? std::min(*end, *work) : work;
     if (!end) return std::nullopt;
     const auto left = std::max(*end - Clock::now(), Clock::duration::zero());
     const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(left);
@@ -498,15 +507,15 @@ class Launcher {
            cgroups_.has_killed_for_memory();
   }
 
-  /// A limit that belljar enforces: kMemory, when cgroup v1 has killed one process and the rest
-  /// must not go on half broken, and kOutput.
+  /// A limit that belljar enforces: kCpuTime, kDisk, kMemory, when cgroup v1 has killed one process
+  /// and the rest must not go on half broken, and kOutput.
   Attempt end_with(Cause cause) {
     kill_sandbox();
     finish();
     pass_last_words_on();
     record_.signal = SIGKILL;
     record_.cause = cause;
-    if (cause != Cause::kMemory) record_.limits.emplace_back(cause_name(cause));
+    if (cause != Cause::kMemory) touch(cause_name(cause));
     return Attempt::kDone;
   }
 
@@ -753,6 +762,7 @@ class Launcher {
     started_ = true;
     childs_end_.reset();
     started_at_ = Clock::now();
+    cpu_meter_.begin(init_pid_);
     record_.setup_time = since(cloned_at_);
     note_proc_mode(static_cast<ProcMode>(message.proc_mode));
     if (events_.started) events_.started(init_pid_);
@@ -813,10 +823,9 @@ class Launcher {
     const bool succeeded = WIFEXITED(message.status) && WEXITSTATUS(message.status) == 0;
     const bool plain = record_.cause == Cause::kExited || record_.cause == Cause::kSignaled;
     if (plain) record_.cause = cause_of_limits(succeeded);
-    const std::string name = cause_name(record_.cause);
     if (record_.cause == Cause::kCpuTime || record_.cause == Cause::kFileSize ||
         record_.cause == Cause::kDisk)
-      record_.limits.push_back(name);
+      touch(cause_name(record_.cause));
     return Attempt::kDone;
   }
 
@@ -890,9 +899,16 @@ class Launcher {
     record_.usage.read_blocks = usage.ru_inblock;
     record_.usage.written_blocks = usage.ru_oublock;
     note_evidence();
+    record_.usage.cpu = cpu_meter_.end(record_.usage.user + record_.usage.system);
+    if (record_.usage.cpu && *record_.usage.cpu >= *policy_.limits.cpu_time) touch("cpu_time");
     init_.reset();
     terminal_.sandbox_has_ended();
     return Attempt::kDone;
+  }
+
+  void touch(const std::string& limit) {
+    if (std::ranges::find(record_.limits, limit) == record_.limits.end())
+      record_.limits.push_back(limit);
   }
 
   /// What was touched is listed whatever ended the run.
@@ -913,6 +929,7 @@ class Launcher {
   OwnMounts mounts_;
   OutputRelay relay_;
   DiskMeter meter_;
+  CpuMeter cpu_meter_;
   Surroundings surroundings_;
   const CreateNamespaces* create_ = nullptr;
   UniqueFd signals_;

@@ -91,6 +91,10 @@ struct Describe {
       files += (files.empty() ? "" : ", ") + write.file;
     return "limit " + a.limit + " to " + a.text + " (" + files + "), and read it back";
   }
+  std::string operator()(const MeterCpuTime& a) const {
+    return "end it after " + std::to_string(a.limit.count()) +
+           " ms of processor time of all processes together";
+  }
   std::string operator()(const RelayOutput& a) const {
     return "pass at most " + policy::size_text(a.limit) + " on from " +
            (a.descriptors.size() == 2 ? "descriptors " : "descriptor ") + list(a.descriptors);

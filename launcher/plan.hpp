@@ -81,6 +81,11 @@ struct RelayOutput {
   std::vector<int> descriptors;
 };
 
+/// All processes of the sandbox together may use so much processor time. The launcher measures it.
+struct MeterCpuTime {
+  std::chrono::milliseconds limit{};
+};
+
 /// What the plan binds writable may hold so many bytes. The launcher measures it.
 struct MeasureDisk {
   std::uint64_t limit = 0;
@@ -344,7 +349,7 @@ struct Exec {
 };
 
 using StepAction = std::variant<
-    SetGroups, MakeCgroup, LimitCgroup, RelayOutput, MeasureDisk, HoldDirectories, MapOwner,
+    SetGroups, MakeCgroup, LimitCgroup, MeterCpuTime, RelayOutput, MeasureDisk, HoldDirectories, MapOwner,
     CreateNamespaces, MapIds, TakeIds, EnterTimeNamespace, GuardInit, JoinKeyring, RaiseLoopback,
     SetHostname, AttachRoot, BindMount, MountTmpfs, MountOverlay, MountMqueue, MountProc, MountDev,
     MakeDirectory, MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot,

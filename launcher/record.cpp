@@ -25,6 +25,7 @@ Json usage_json(const Usage& usage) {
   json["wall_us"] = usage.wall.count();
   json["user_us"] = usage.user.count();
   json["system_us"] = usage.system.count();
+  if (usage.cpu) json["cpu_us"] = usage.cpu->count();
   if (usage.peak_memory_kib)
     json["peak_memory_kib"] = *usage.peak_memory_kib;
   else

@@ -17,7 +17,7 @@ enum class Cause {
   kExited,    ///< The command exited by itself; `exit_code` is its own.
   kSignaled,  ///< A signal of its own or of the kernel ended it.
   kWallTime,
-  kCpuTime,
+  kCpuTime,  ///< One process used up its rlimit, or all together limits.cpu_time.
   kFileSize,
   kMemory,     ///< The kernel killed for the cgroup's memory, and the command did not end well.
   kOutput,     ///< It wrote more than it may; what it may has been passed on.
@@ -49,6 +49,7 @@ struct Usage {
   std::chrono::microseconds wall{0};
   std::chrono::microseconds user{0};
   std::chrono::microseconds system{0};
+  std::optional<std::chrono::microseconds> cpu;  ///< As limits.cpu_time counts; absent without.
   std::optional<std::uint64_t> peak_memory_kib;
   std::int64_t max_rss_of_one_process_kib = 0;
   std::int64_t read_blocks = 0;  ///< Of 512 bytes.

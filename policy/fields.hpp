@@ -263,7 +263,11 @@ template <>
 struct Fields<Limits> {
   static constexpr std::string_view kExample = R"({"wall_time": "30s"})";
   static constexpr auto kTable = std::tuple{
-      field("wall_time", &Limits::wall_time, WallTime{}, "Longest time from start to end.",
+      field("wall_time", &Limits::wall_time, TimeLimit{}, "Longest time from start to end.",
+            R"("30s")"),
+      field("cpu_time", &Limits::cpu_time, TimeLimit{},
+            "Most processor time of all processes together. Counted by a cgroup; with `enforce` "
+            "\"prefer\" and without one by looking at the processes.",
             R"("30s")"),
       field("rlimits", &Limits::rlimits, Rlimits{}, "Limits of each process, soft and hard.",
             R"({"nofile": 256, "as": "2GiB", "cpu": "60s"})"),
@@ -289,10 +293,9 @@ struct Fields<Limits> {
       field("cpus", &Limits::cpus, Processors{}, "Most processors' worth of time. Needs a cgroup.",
             "0.5"),
       field("enforce", &Limits::enforce, OneOf<Enforce>{},
-            "Whether memory, swap, processes and cpus refuse the launch where no cgroup can be "
-            "made.",
-            R"("require")"),
-      Reserved{"cpu_time", "Processor time of all processes together."}};
+            "Whether memory, swap, processes, cpus and cpu_time refuse the launch where no cgroup "
+            "can be made.",
+            R"("require")")};
 };
 
 template <>

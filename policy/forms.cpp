@@ -225,10 +225,10 @@ bool Processors::read(Reader& reader, const Node& node, std::uint64_t& out) {
   return true;
 }
 
-bool WallTime::read(Reader& reader, const Node& node, std::chrono::milliseconds& out) {
+bool TimeLimit::read(Reader& reader, const Node& node, std::chrono::milliseconds& out) {
   if (!read_duration(reader, node, out)) return false;
   if (out.count() > 0) return true;
-  return reader.error(node.place, "0 never means unlimited; leave wall_time out for no limit");
+  return reader.error(node.place, "0 never means unlimited; leave it out for no limit");
 }
 
 bool SignedDuration::read(Reader& reader, const Node& node, std::chrono::milliseconds& out) {

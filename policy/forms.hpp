@@ -171,7 +171,7 @@ struct ProcessCount {
 struct Processors {
   static bool read(Reader& reader, const Node& node, std::uint64_t& out);
 };
-struct WallTime {
+struct TimeLimit {
   static bool read(Reader& reader, const Node& node, std::chrono::milliseconds& out);
 };
 /// "1h", "-30s".

@@ -296,15 +296,12 @@ struct Orders<Landlock> {
 };
 template <>
 struct Orders<Limits> {
-  static constexpr auto kTable = std::tuple{ordered("wall_time", Falls{}),
-                                            ordered("output", Falls{}),
-                                            ordered("disk", Falls{}),
-                                            ordered("memory", Falls{}),
-                                            ordered("swap", FallsFromNothing{}),
-                                            ordered("processes", Falls{}),
-                                            ordered("cpus", Falls{}),
-                                            ordered("enforce", TowardsRequire{}),
-                                            ordered("rlimits", EachFalls{})};
+  static constexpr auto kTable =
+      std::tuple{ordered("wall_time", Falls{}),        ordered("cpu_time", Falls{}),
+                 ordered("output", Falls{}),           ordered("disk", Falls{}),
+                 ordered("memory", Falls{}),           ordered("swap", FallsFromNothing{}),
+                 ordered("processes", Falls{}),        ordered("cpus", Falls{}),
+                 ordered("enforce", TowardsRequire{}), ordered("rlimits", EachFalls{})};
 };
 template <>
 struct Orders<Environment> {

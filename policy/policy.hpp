@@ -212,13 +212,14 @@ struct Rlimit {
 
 struct Limits {
   std::optional<std::chrono::milliseconds> wall_time;
+  std::optional<std::chrono::milliseconds> cpu_time;  ///< Of all processes together.
   std::optional<std::uint64_t> output;     ///< Bytes on standard output and error together.
   std::optional<std::uint64_t> disk;       ///< Bytes in writable directories of the host.
   std::optional<std::uint64_t> memory;     ///< Bytes of all processes together: a cgroup.
   std::optional<std::uint64_t> swap;       ///< Bytes beside `memory`; none when absent.
   std::optional<std::uint64_t> processes;  ///< The command and what it starts, threads too.
   std::optional<std::uint64_t> cpus;       ///< Thousandths of a processor.
-  Enforce enforce = Enforce::kRequire;     ///< Of memory, swap, processes and cpus.
+  Enforce enforce = Enforce::kRequire;     ///< Of memory, swap, processes, cpus and cpu_time.
   std::map<std::string, Rlimit> rlimits;   ///< By lower-case name without RLIMIT_: "nofile".
 };
 

@@ -56,7 +56,7 @@ Json schema_of(Umask) { return any({matching("^0?[0-7]{1,3}$"), reference()}); }
 Json schema_of(FileMode) { return any({matching("^[0-7]{1,4}$"), reference()}); }
 Json schema_of(MountSize) { return any({matching(kSizeAboveZero), reference()}); }
 Json schema_of(InodeCount) { return any({whole(1, INT64_MAX), reference()}); }
-Json schema_of(WallTime) { return any({matching(kTimeAboveZero), reference()}); }
+Json schema_of(TimeLimit) { return any({matching(kTimeAboveZero), reference()}); }
 template <std::uint64_t least>
 Json schema_of(SizeAbove<least>) {
   return any({matching(least == 0 ? kSize : kSizeAboveZero), reference()});

@@ -7,7 +7,7 @@ import signal
 from harness import SESSION_UID, wait_for
 
 ROOT = pathlib.Path("/sys/fs/cgroup")
-CONTROLLERS = ("memory", "pids", "cpu")
+CONTROLLERS = ("memory", "pids", "cpu", "cpuacct")
 HERE = f"belljar-tests-{os.getpid()}"
 HAS_V1 = all(os.access(ROOT / name / "cgroup.procs", os.W_OK) for name in CONTROLLERS)
 

@@ -162,8 +162,11 @@ void say_why_it_ended(const Record& record, const policy::Policy& policy) {
   std::string path;
   if (record.cause == Cause::kWallTime)
     what = "was ended at its wall time", path = "limits.wall_time";
-  if (record.cause == Cause::kCpuTime)
-    what = "was ended at its CPU time", path = "limits.rlimits.cpu";
+  if (record.cause == Cause::kCpuTime) {
+    const auto& all = policy.limits.cpu_time;
+    const bool together = all && record.usage.cpu && *record.usage.cpu >= *all;
+    what = "was ended at its CPU time", path = together ? "limits.cpu_time" : "limits.rlimits.cpu";
+  }
   if (record.cause == Cause::kFileSize)
     what = "was ended for writing a file beyond its size", path = "limits.rlimits.fsize";
   if (record.cause == Cause::kMemory)

@@ -18,9 +18,14 @@ using sys::CgroupParent;
 struct Limit {
   std::string_view name;
   std::string_view controller;
-  std::optional<std::uint64_t> policy::Limits::*member;
-  LimitCgroup (*lower)(const policy::Limits&, int version);
+  bool (*is_set)(const policy::Limits&);
+  LimitCgroup (*lower)(const policy::Limits&, int version);  ///< Null: the cgroup only counts.
 };
+
+template <auto kMember>
+bool is_set(const policy::Limits& limits) {
+  return (limits.*kMember).has_value();
+}
 
 /// v1 has no limit of swap alone, but one of memory and swap together.
 LimitCgroup::Write swap_write(const policy::Limits& limits, int version) {
@@ -71,11 +76,12 @@ LimitCgroup processor_limit(const policy::Limits& limits, int version) {
   return limit;
 }
 
-constexpr std::array<Limit, 4> kLimits = {
-    {{"memory", "memory", &policy::Limits::memory, memory_limit},
-     {"swap", "memory", &policy::Limits::swap, swap_limit},
-     {"processes", "pids", &policy::Limits::processes, process_limit},
-     {"cpus", "cpu", &policy::Limits::cpus, processor_limit}}};
+constexpr std::array<Limit, 5> kLimits = {
+    {{"memory", "memory", is_set<&policy::Limits::memory>, memory_limit},
+     {"swap", "memory", is_set<&policy::Limits::swap>, swap_limit},
+     {"processes", "pids", is_set<&policy::Limits::processes>, process_limit},
+     {"cpus", "cpu", is_set<&policy::Limits::cpus>, processor_limit},
+     {"cpu_time", "cpuacct", is_set<&policy::Limits::cpu_time>, nullptr}}};
 
 constexpr Probe kProbes[] = {
     {"leave-cgroup", "open a cgroup's list of processes for writing",
@@ -154,6 +160,11 @@ Status refuse_open_doors(const PlanBuilder& builder, const CgroupParent& parent,
   return {};
 }
 
+/// A process that ignores SIGCHLD has its children taken away by the kernel, and what they used
+/// with them (man 2 getrusage).
+constexpr const char* kCountedOtherwise =
+    "; belljar looks at the processes instead, and misses what children use that nobody waits for";
+
 Status plan_one(PlanBuilder& builder, const Limit& limit, const CgroupParent*& made) {
   const policy::Limits& limits = builder.policy.limits;
   const bool prefer = limits.enforce == policy::Enforce::kPrefer;
@@ -161,6 +172,7 @@ Status plan_one(PlanBuilder& builder, const Limit& limit, const CgroupParent*& m
   if (parent == nullptr) {
     Error error = not_enforceable(limit, builder.host);
     if (!prefer) return fail(std::move(error));
+    if (limit.lower == nullptr) error.what += kCountedOtherwise;
     builder.degrade(std::move(error.what));
     return {};
   }
@@ -168,13 +180,14 @@ Status plan_one(PlanBuilder& builder, const Limit& limit, const CgroupParent*& m
     BELLJAR_CHECK(refuse_open_doors(builder, *parent, where_of(limit)));
     std::vector<std::string> controllers;
     for (const Limit& other : kLimits)
-      if (limits.*other.member && builder.host.cgroups.serving(other.controller) == parent &&
+      if (other.is_set(limits) && builder.host.cgroups.serving(other.controller) == parent &&
           std::find(controllers.begin(), controllers.end(), other.controller) == controllers.end())
         controllers.emplace_back(other.controller);
     builder.add(Phase::kBefore, MakeCgroup{*parent, std::move(controllers), prefer},
                 where_of(limit));
     made = parent;
   }
+  if (limit.lower == nullptr) return {};
   LimitCgroup action = limit.lower(limits, parent->version);
   action.prefer = prefer;
   builder.add(Phase::kBefore, std::move(action), where_of(limit));
@@ -193,7 +206,7 @@ Status plan(PlanBuilder& builder) {
     const CgroupParent* place = builder.host.cgroups.serving(kLimits[i].controller);
     for (std::size_t j = i; j < kLimits.size(); ++j) {
       const bool same = builder.host.cgroups.serving(kLimits[j].controller) == place;
-      if (done[j] || !same || !(limits.*kLimits[j].member)) continue;
+      if (done[j] || !same || !kLimits[j].is_set(limits)) continue;
       done[j] = true;
       BELLJAR_CHECK(plan_one(builder, kLimits[j], made));
     }
@@ -204,7 +217,7 @@ Status plan(PlanBuilder& builder) {
 std::vector<Requirement> require(const policy::Policy& policy, const Host&) {
   std::vector<Requirement> needed;
   for (const Limit& limit : kLimits)
-    if (policy.limits.*limit.member)
+    if (limit.is_set(policy.limits))
       needed.push_back(
           {"a cgroup that belljar may make, with the controller " + std::string(limit.controller),
            where_of(limit)});
@@ -220,16 +233,16 @@ std::string remedy(const FailedStep& failed, const policy::Policy&, const Host& 
 std::vector<std::string> cgroup_controllers(const policy::Limits& limits) {
   std::vector<std::string> needed;
   for (const Limit& limit : kLimits)
-    if (limits.*limit.member &&
+    if (limit.is_set(limits) &&
         std::find(needed.begin(), needed.end(), limit.controller) == needed.end())
       needed.emplace_back(limit.controller);
   return needed;
 }
 
 const Control kCgroup = {"cgroup",
-                         "memory, swap, processes and processors of the whole sandbox, each limit "
-                         "read back as it is set, and the first process's membership after the "
-                         "clone",
+                         "memory, swap, processes, processors and processor time of the whole "
+                         "sandbox, each limit read back as it is set, and the first process's "
+                         "membership after the clone",
                          require,
                          plan,
                          nullptr,

@@ -194,6 +194,13 @@ Result<CgroupParent> place_v1(const OwnCgroup& own, std::string controller) {
   return parent_at(own, own.directory, {std::move(controller)});
 }
 
+/// Without a controller there is nothing to hand down.
+Result<CgroupParent> place_for_accounting(const OwnCgroup& own) {
+  if (const int error = cannot_use(own.directory, own); error != 0)
+    return fail(unavailable(error, own.directory + " cannot be written"));
+  return parent_at(own, own.directory, {std::string(kCpuAccounting)});
+}
+
 /// A cgroup of v2 that has processes hands no controllers down, the hierarchy's root excepted ("no
 /// internal processes", man 7 cgroups). So it is the launcher's own one where that is handed down
 /// already; its own again when it is alone there and can move into a leaf; or the one above, when
@@ -332,8 +339,12 @@ CgroupPlaces find_cgroup_places(std::string_view membership, std::string_view mo
       places.parents.push_back(std::move(*place));
   }
   if (unified.empty()) return places;
-  const Result<CgroupParent> place = place_v2(*own_unified, unified);
+  const bool accounting = std::erase(unified, kCpuAccounting) > 0;
+  Result<CgroupParent> place =
+      unified.empty() ? place_for_accounting(*own_unified) : place_v2(*own_unified, unified);
+  if (accounting && place && !unified.empty()) place->controllers.emplace_back(kCpuAccounting);
   if (place) places.parents.push_back(*place);
+  if (accounting) unified.emplace_back(kCpuAccounting);
   for (const std::string& controller : unified) {
     if (places.serving(controller) != nullptr) continue;
     Error why = place ? unavailable(ENOENT, "the cgroup " + place->directory +
@@ -407,7 +418,7 @@ Status Cgroup::prepare_parent(const CgroupParent& parent,
   if (parent.version != 2) return {};
   const std::string on = read_all(parent_.get(), "cgroup.subtree_control");
   for (const std::string& controller : controllers)
-    if (!has_word(trimmed(on), ' ', controller))
+    if (controller != kCpuAccounting && !has_word(trimmed(on), ' ', controller))
       to_switch_ += (to_switch_.empty() ? "+" : " +") + controller;
   if (to_switch_.empty()) return {};
   if (const int error = write_all(parent_.get(), "cgroup.subtree_control", to_switch_);

@@ -34,6 +34,9 @@ struct OwnCgroup {
                                                 std::string_view mounts,
                                                 std::string_view controller);
 
+/// Counts processor time. A controller of v1; in v2 every cgroup does it, whatever it was given.
+inline constexpr std::string_view kCpuAccounting = "cpuacct";
+
 /// A directory below which a cgroup for a sandbox can be made.
 struct CgroupParent {
   int version = 2;

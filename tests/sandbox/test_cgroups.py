@@ -1,4 +1,4 @@
-"""memory, swap, processes and cpus of a whole sandbox, by cgroups of version 1: felt, named by the record,
+"""memory, swap, processes, cpus and cpu_time of a whole sandbox, by cgroups of version 1: felt, named by the record,
 out of the command's reach, and gone at the end. (Version 2: tests/vm, tests/unit/launcher/cgroup_test.cpp.)"""
 
 import os
@@ -109,6 +109,132 @@ class Felt(CgroupTest):
         self.assertNotIn("peak_memory_kib", self.inside("pass").record["usage"])
 
 
+SPIN = """
+    def spin(seconds):
+        end = time.process_time() + seconds
+        while time.process_time() < end: pass
+
+    def child(work):
+        pid = os.fork()
+        if pid == 0:
+            work()
+            os._exit(0)
+        return pid
+"""
+# Each uses at least two seconds in all, and no process of the last four more than a third of one.
+ONE = SPIN + """
+    spin(2)
+"""
+MANY = SPIN + """
+    for _ in range(8): child(lambda: spin(0.3))
+    for _ in range(8): os.wait()
+"""
+SHORT_LIVED = SPIN + """
+    for _ in range(70):
+        child(lambda: spin(0.03))
+        os.wait()
+"""
+ORPHANS = SPIN + """
+    def orphan():
+        os.setsid()
+        child(lambda: spin(0.1))  # Which ends after its parent, and so is init's to wait for.
+    for _ in range(21):
+        end, held = os.pipe()
+        child(orphan)
+        os.close(held)
+        os.wait()
+        os.read(end, 1)
+        os.close(end)
+"""
+UNWAITED = SPIN + """
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for _ in range(70):
+        child(lambda: spin(0.03))
+        attempt(os.wait)
+"""
+
+
+class CpuTime(CgroupTest):
+
+    def check_ended_by_it(self, code, **more):
+        run = self.inside(code, policy=limits(cpu_time="1s", wall_time="60s"), timeout=90, **more)
+        self.assertEqual((run.record["cause"], run.record["signal"], run.record["limits"], run.code),
+                         ("cpu_time", "SIGKILL", ["cpu_time"], 128 + 9), str(run))
+        self.assertIn("was ended at its CPU time, ", run.err)
+        self.assertIn("limits.cpu_time", run.err)
+        self.assertGreaterEqual(run.record["usage"]["cpu_us"], 1_000_000)
+        self.assertEqual(run.record["degraded"], [])
+
+    def check_runs_without_it(self, code, **more):
+        run = self.inside(code, policy=limits(cpu_time="1h"), timeout=90, **more)
+        self.check_exited(run)
+        self.assertEqual(run.record["limits"], [])
+        self.assertGreaterEqual(run.record["usage"]["cpu_us"], 2_000_000)
+
+    def test_it_ends_one_process_that_spins(self):
+        self.check_ended_by_it(ONE)
+        self.check_runs_without_it(ONE)
+
+    @callers("root", "user")
+    def test_it_is_that_of_all_processes_together(self):
+        self.check_ended_by_it(MANY)
+        self.check_runs_without_it(MANY)
+
+    @callers("root", "user")
+    def test_children_that_live_for_a_moment_count(self):
+        self.check_ended_by_it(SHORT_LIVED)
+        self.check_runs_without_it(SHORT_LIVED)
+
+    @callers("root", "user")
+    def test_children_of_children_that_have_ended_count(self):
+        self.check_ended_by_it(ORPHANS)
+        self.check_runs_without_it(ORPHANS)
+
+    @callers("root", "user")
+    def test_children_that_nobody_waits_for_count(self):
+        self.check_ended_by_it(UNWAITED)
+        self.check_runs_without_it(UNWAITED)
+
+    def test_waiting_is_not_counted(self):
+        run = self.sandbox("sleep", "1.5", policy=limits(cpu_time="1s"))
+        self.check_exited(run)
+        self.assertLess(run.record["usage"]["cpu_us"], 1_000_000)
+
+    def test_without_it_nothing_is_counted(self):
+        self.assertNotIn("cpu_us", self.sandbox("true").record["usage"])
+
+
+class CpuTimeWithoutACgroup(CpuTime):
+    """belljar looks at the processes, where the policy prefers that to no launch."""
+
+    def blocked(self):
+        return self.on_host("mount -o remount,bind,ro /sys/fs/cgroup/cpuacct")
+
+    def inside(self, code, policy=None, **more):
+        policy = {"limits": {**policy["limits"], "enforce": "prefer"}}
+        run = super().inside(code, policy=policy, before=self.blocked(), **more)
+        (item,) = run.record["degraded"]
+        self.assertTrue(item["what"].startswith("limits.cpu_time needs a cgroup, and none can be made"), item)
+        run.record["degraded"] = []
+        return run
+
+    # The one thing that looking cannot see, and the reason for "prefer".
+    @callers("root", "user")
+    def test_children_that_nobody_waits_for_count(self):
+        run = self.inside(UNWAITED, policy=limits(cpu_time="1s"), timeout=90)
+        self.check_exited(run)
+        self.assertLess(run.record["usage"]["cpu_us"], 1_000_000)
+
+    def test_waiting_is_not_counted(self):
+        run = self.inside("time.sleep(1.5)", policy=limits(cpu_time="1s"))
+        self.check_exited(run)
+
+    def test_without_it_nothing_is_counted(self):
+        run = self.sandbox("true", policy=limits(cpu_time="1s"), before=self.blocked())
+        self.check_refused(run, "limits.cpu_time needs a cgroup", "EROFS" if self.privileged else "cpuacct",
+                           'limits.enforce "prefer"')
+
+
 class OutOfReach(CgroupTest):
 
     def membership(self, pid):
@@ -119,12 +245,12 @@ class OutOfReach(CgroupTest):
     def test_each_limit_is_set_and_the_whole_sandbox_is_in(self):
         running = self.start_inside(
             "child = os.fork() or os._exit(signal.pause() or 0); print('ready', flush=True); sys.stdin.read()",
-            policy=limits(memory="64MiB", swap="8MiB", processes=20, cpus=0.5), before=self.placed(),
+            policy=limits(memory="64MiB", swap="8MiB", processes=20, cpus=0.5, cpu_time="1h"), before=self.placed(),
             status=True, stdin=None)
         pid = running.wait_until_started()
         running.wait_for_output("ready")
         name = self.cgroups()[0]
-        self.assertEqual(self.cgroups(), [name] * 3)
+        self.assertEqual(self.cgroups(), [name] * 4)
         values = {"memory/memory.limit_in_bytes": 64 << 20, "memory/memory.memsw.limit_in_bytes": 72 << 20,
                   "pids/pids.max": 21, "cpu/cpu.cfs_quota_us": 50000, "cpu/cpu.cfs_period_us": 100000}
         for file, value in values.items():

@@ -1,0 +1,145 @@
+#include "launcher/cpu_meter.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launcher/sys/proc.hpp"
+#include "launcher/sys/unique_fd.hpp"
+
+namespace belljar::launcher {
+namespace {
+
+constexpr std::chrono::milliseconds kShortest{10};
+/// Looking must not become what the machine is busy with: at most one part in so many of the time.
+constexpr int kShare = 20;
+
+std::string read_proc(const std::string& path) {
+  const sys::UniqueFd file(openat(sys::proc_directory(), path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::string text;
+  std::array<char, 4096> buffer{};
+  for (ssize_t got = 1; file.valid() && got > 0;) {
+    got = read(file.get(), buffer.data(), buffer.size());
+    if (got > 0) text.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+  return text;
+}
+
+std::vector<std::int64_t> numbers(std::string_view text) {
+  std::vector<std::int64_t> found;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(text.size(), word.size() + 1));
+    std::int64_t number = 0;
+    if (!word.empty()) std::from_chars(word.data(), word.data() + word.size(), number);
+    if (!word.empty()) found.push_back(number);
+  }
+  return found;
+}
+
+struct Process {
+  pid_t parent = 0;
+  std::chrono::microseconds used{};  ///< By itself and by the children that it has waited for.
+};
+
+std::optional<Process> look_at(pid_t pid) {
+  const std::string text = read_proc(std::to_string(pid) + "/stat");
+  // The name, in parentheses, is the command's to choose (man 5 proc).
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return std::nullopt;
+  const std::vector<std::int64_t> fields =
+      numbers(std::string_view(text).substr(std::min(name_end + 2, text.size())));
+  constexpr std::size_t kParent = 1, kFirstTime = 11, kTimes = 4;
+  if (fields.size() < kFirstTime + kTimes) return std::nullopt;
+  std::int64_t ticks = 0;
+  for (std::size_t i = 0; i < kTimes; ++i) ticks += fields[kFirstTime + i];
+  static const std::int64_t kTickUs = 1'000'000 / sysconf(_SC_CLK_TCK);
+  return Process{static_cast<pid_t>(fields[kParent]), std::chrono::microseconds(ticks * kTickUs)};
+}
+
+/// Each thread has the children that it made.
+std::vector<pid_t> children_of(pid_t pid) {
+  std::vector<pid_t> found;
+  const std::string tasks = std::to_string(pid) + "/task";
+  sys::UniqueFd fd(
+      openat(sys::proc_directory(), tasks.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  DIR* list = fd.valid() ? fdopendir(fd.get()) : nullptr;
+  if (list == nullptr) return found;
+  (void)fd.release();
+  while (const dirent* entry = readdir(list)) {
+    if (entry->d_name[0] == '.') continue;
+    for (const std::int64_t child : numbers(read_proc(tasks + "/" + entry->d_name + "/children")))
+      found.push_back(static_cast<pid_t>(child));
+  }
+  closedir(list);
+  return found;
+}
+
+}  // namespace
+
+/// Parents are looked at before their children: what a child has used when its parent waits for it
+/// meanwhile is then missing once, and never counted twice.
+std::chrono::microseconds cpu_time_of_tree(pid_t init) {
+  std::chrono::microseconds sum{};
+  std::set<pid_t> seen;
+  std::vector<pid_t> waiting{init};
+  while (!waiting.empty()) {
+    const pid_t pid = waiting.back();
+    waiting.pop_back();
+    const std::optional<Process> process = look_at(pid);
+    // Its number may be somebody else's by now.
+    if (!process || (pid != init && !seen.contains(process->parent))) continue;
+    if (!seen.insert(pid).second) continue;
+    sum += process->used;
+    for (const pid_t child : children_of(pid)) waiting.push_back(child);
+  }
+  return sum;
+}
+
+CpuMeter::CpuMeter(const Plan& plan, const Cgroups& cgroups) : cgroups_(cgroups) {
+  for (const Step& step : plan.steps)
+    if (const auto* meter = std::get_if<MeterCpuTime>(&step.action)) limit_ = meter->limit;
+}
+
+void CpuMeter::begin(pid_t init) {
+  if (!limit_) return;
+  init_ = init;
+  const std::optional<Time> counted = cgroups_.cpu_time();
+  by_cgroup_ = counted.has_value();
+  before_ = counted ? *counted : cpu_time_of_tree(init);
+  look();
+}
+
+bool CpuMeter::work() {
+  if (!next_ || Clock::now() < *next_) return false;
+  look();
+  return used_ >= *limit_;
+}
+
+void CpuMeter::look() {
+  const Clock::time_point now = Clock::now();
+  const Time all = by_cgroup_ ? cgroups_.cpu_time().value_or(before_) : cpu_time_of_tree(init_);
+  used_ = std::max(used_, all - before_);
+  static const long kProcessors = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
+  const Clock::time_point looked = Clock::now();
+  next_ = looked + std::max<Clock::duration>(
+                       {kShortest, (looked - now) * kShare, (*limit_ - used_) / kProcessors});
+}
+
+std::optional<CpuMeter::Time> CpuMeter::end(Time all) {
+  if (!limit_ || init_ == 0) return std::nullopt;
+  next_.reset();
+  if (by_cgroup_) all = cgroups_.cpu_time().value_or(before_);
+  used_ = std::max(used_, all - before_);
+  return used_;
+}
+
+}  // namespace belljar::launcher
