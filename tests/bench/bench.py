@@ -39,6 +39,7 @@ from report import note, number, print_budgets, print_table, title
 EXTRA_MOUNTS = 1000
 BELLJAR_BINDS = (500, 1000, 2000)
 BWRAP_BINDS = (200, 500)
+LIMITS = ({"memory": "1GiB"}, {"memory": "1GiB", "processes": 1000}, {"cpu_time": "1h"})
 BWRAP_BINDS_ONCE = 2000  # Quadratic: seconds a launch, so one launch has to do.
 
 
@@ -217,6 +218,25 @@ def bind_rows(timings):
     return sorted(rows, key=lambda row: (row["name"], row["binds"]))
 
 
+def bench_limits(lab, field, settings):
+    """What limits of all processes together cost: each hierarchy of cgroups is one more directory."""
+    subjects = [field.subject(BARE, [lab.payload])]
+    for name in field.usable(*BELLJARS):
+        subjects.append(field.subject(name, [lab.payload]))
+        subjects += [field.belljar_with_limits(name, limits) for limits in LIMITS]
+    timings, refused = measure(lab, subjects, settings.rounds, settings.launches)
+    overhead = beyond_bare(timings, laboratory.Timing.median)
+    rows = {name: {"median": timing.median(), "own_overhead": overhead.get(name),
+                   "to_base": quotient(overhead.get(name), overhead.get(name.partition(", ")[0]))}
+            for name, timing in timings.items()}
+    title("limits by cgroups (ms)")
+    print_table(["", "median", "own overhead", "/ without"],
+                [[name, *(number(row[key]) for key in ("median", "own_overhead", "to_base"))]
+                 for name, row in rows.items()])
+    print_refused(refused)
+    return {"contenders": rows, "refused": refused}
+
+
 def bench_memory(lab, field, settings):
     """What an idle sandbox holds besides its payload."""
     del settings
@@ -241,6 +261,7 @@ PARTS = {
     "calls": bench_calls,
     "mounts": bench_mounts,
     "binds": bench_binds,
+    "limits": bench_limits,
     "memory": bench_memory,
 }
 

@@ -69,6 +69,14 @@ class Contenders:
         drop = ["--cap-drop", "ALL"] if self.lab.privileged() else []
         return [tool("bwrap"), *options, *drop]
 
+    def belljar_with_limits(self, name, limits):
+        """The policy of launch.json with limits of all processes together."""
+        policy = self.lab.scratch / f"limits-{'-'.join(limits)}.json"
+        text = json.loads((HERE / "launch.json").read_text())
+        policy.write_text(json.dumps(text | {"limits": text.get("limits", {}) | limits}))
+        command = [*self.belljar_run(policy), self.lab.payload]
+        return Subject(f"{name}, {' and '.join(limits)}", command, BELLJAR_ENVIRONMENT[name])
+
     def belljar_with_binds(self, name, sources):
         """An empty root with each of `sources` at /b/N, the payload and the usual small mounts."""
         policy = self.lab.scratch / f"binds-{len(sources)}.json"
