@@ -56,7 +56,7 @@ class Question {
                  {}});
   }
 
-  Answer connect(const std::string& address, std::uint16_t port) {
+  Result<Answer> connect(const std::string& address, std::uint16_t port) {
     const std::string mode = view_.origin("network.mode");
     if (policy_.network.mode == policy::NetworkMode::kNone)
       return no(Decision::kNetwork, "there is no network but the sandbox's own loopback, " + mode,
@@ -71,6 +71,13 @@ class Question {
                 "port " + std::to_string(port) + " is not among those of " +
                     view_.origin("landlock.connect_tcp"),
                 "landlock.connect_tcp");
+    if (policy_.network.mode == policy::NetworkMode::kJoin)
+      return fail({ErrorKind::kUnavailable,
+                   0,
+                   "what " + policy_.network.mode.path + " reaches is seen by trying, inside (" +
+                       mode + ")",
+                   {},
+                   {}});
     return yes("as the host can reach " + address + ", " + mode);
   }
 

@@ -1,14 +1,12 @@
 #include "launcher/cgroups.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 
 #include "launcher/sys/proc.hpp"
+#include "launcher/sys/read_file.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -95,14 +93,7 @@ Status Cgroups::leave() {
 
 Status Cgroups::check(pid_t pid) const {
   if (made_.empty()) return {};
-  const std::string path = std::to_string(pid) + "/cgroup";
-  const sys::UniqueFd file(openat(sys::proc_directory(), path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::string text;
-  std::array<char, 4096> buffer{};
-  for (ssize_t got = 1; got > 0;) {
-    got = read(file.get(), buffer.data(), buffer.size());
-    if (got > 0) text.append(buffer.data(), static_cast<std::size_t>(got));
-  }
+  const std::string text = sys::read_file(sys::proc_directory(), std::to_string(pid) + "/cgroup");
   for (const Made& made : made_)
     if (!made.cgroup.holds(text))
       return fail({ErrorKind::kRefused,

@@ -30,7 +30,7 @@ class Cgroups {
   [[nodiscard]] std::optional<StepFailure> set_up(const Plan& plan,
                                                   std::vector<Degraded>& degraded);
 
-  /// The legacy back end's helper and the launcher are there too for a moment, until init is known:
+  /// A helper and the launcher are there too for a moment, until init is known:
   /// far from the command's start, so that it never has the room.
   [[nodiscard]] Status make_room();
   [[nodiscard]] Status take_room_back();

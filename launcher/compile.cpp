@@ -87,6 +87,7 @@ struct Lower {
   const Surroundings& surroundings;
 
   std::optional<Op> operator()(const SetGroups&) const { return std::nullopt; }
+  std::optional<Op> operator()(const JoinNamespace&) const { return std::nullopt; }
   std::optional<Op> operator()(const MakeCgroup&) const { return std::nullopt; }
   std::optional<Op> operator()(const LimitCgroup&) const { return std::nullopt; }
   std::optional<Op> operator()(const MeterCpuTime&) const { return std::nullopt; }
@@ -98,8 +99,8 @@ struct Lower {
 
   std::optional<Op> operator()(const MapIds& a) const {
     Op made = op(OpCode::kMapIds);
-    made.s0 = builder.text(map_line(a.uid_inside, a.uid_outside));
-    made.s1 = builder.text(map_line(a.gid_inside, a.gid_outside));
+    made.s0 = builder.text(map_lines(a.uids));
+    made.s1 = builder.text(map_lines(a.gids));
     return made;
   }
   std::optional<Op> operator()(const TakeIds& a) const {
@@ -345,8 +346,12 @@ struct Lower {
 
 }  // namespace
 
-std::string map_line(std::uint32_t inside, std::uint32_t outside) {
-  return std::to_string(inside) + " " + std::to_string(outside) + " 1";
+std::string map_lines(const std::vector<IdLine>& lines) {
+  std::string text;
+  for (const IdLine& line : lines)
+    text += (text.empty() ? "" : "\n") + std::to_string(line.inside) + " " +
+            std::to_string(line.outside) + " " + std::to_string(line.count);
+  return text;
 }
 
 std::string time_offset_lines(const EnterTimeNamespace& action) {
@@ -374,6 +379,12 @@ std::vector<std::byte> compile(const Plan& plan, const Surroundings& surrounding
   std::vector<Op> ops;
   for (std::size_t i = 0; i < plan.steps.size(); ++i) {
     const Step& step = plan.steps[i];
+    if (const auto* check = std::get_if<CheckInit>(&step.action)) {
+      image.uid_inside = check->uid;
+      image.gid_inside = check->gid;
+    }
+    if (const auto* map = std::get_if<MapIds>(&step.action))
+      image.waits_for_maps = surroundings.privileged || map->by_helpers;
     if (const auto* create = std::get_if<CreateNamespaces>(&step.action)) {
       image.namespaces_step = static_cast<std::uint32_t>(i);
       image.namespace_flags = create->flags;
@@ -395,6 +406,9 @@ std::vector<std::byte> compile(const Plan& plan, const Surroundings& surrounding
   image.gid_outside = plan.gid;
   image.privileged = surroundings.privileged;
   image.legacy = surroundings.back_end == BackEnd::kLegacy;
+  image.helped = surroundings.helped();
+  image.joins = builder.array(surroundings.joins.data(), surroundings.joins.size());
+  image.join_count = static_cast<std::uint32_t>(surroundings.joins.size());
   for (int i = 0; i < kNamespaceKinds; ++i)
     image.namespace_inodes[i] = surroundings.namespace_inodes[i];
   return std::move(builder).finish(image);

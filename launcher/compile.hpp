@@ -25,10 +25,14 @@ struct Surroundings {
   bool privileged = false;
   std::uint64_t namespace_inodes[kNamespaceKinds] = {};
   int mapped_tree = -1;  ///< The descriptor of what MapOwner has made; -1: a plain bind stands in.
+  std::vector<Join> joins;
+
+  /// Whether a helper makes the namespaces: setns works on the calling process alone.
+  [[nodiscard]] bool helped() const { return back_end == BackEnd::kLegacy || !joins.empty(); }
 };
 
-/// A line of a uid_map or gid_map for one id (man 7 user_namespaces).
-[[nodiscard]] std::string map_line(std::uint32_t inside, std::uint32_t outside);
+/// The text of a uid_map or gid_map (man 7 user_namespaces).
+[[nodiscard]] std::string map_lines(const std::vector<IdLine>& lines);
 
 /// The text of a timens_offsets file (man 7 time_namespaces). Empty when both are zero.
 [[nodiscard]] std::string time_offset_lines(const EnterTimeNamespace& action);

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <set>
 #include <string>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "launcher/sys/proc.hpp"
+#include "launcher/sys/read_file.hpp"
 #include "launcher/sys/unique_fd.hpp"
 
 namespace belljar::launcher {
@@ -23,14 +23,7 @@ constexpr std::chrono::milliseconds kShortest{10};
 constexpr int kShare = 20;
 
 std::string read_proc(const std::string& path) {
-  const sys::UniqueFd file(openat(sys::proc_directory(), path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::string text;
-  std::array<char, 4096> buffer{};
-  for (ssize_t got = 1; file.valid() && got > 0;) {
-    got = read(file.get(), buffer.data(), buffer.size());
-    if (got > 0) text.append(buffer.data(), static_cast<std::size_t>(got));
-  }
-  return text;
+  return sys::read_file(sys::proc_directory(), path);
 }
 
 std::vector<std::int64_t> numbers(std::string_view text) {

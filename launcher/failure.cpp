@@ -182,6 +182,11 @@ Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const
                   std::to_string(plan.uid) +
                   " can write to, such as ext4, xfs or btrfs, or leave both out for a temporary "
                   "overlay"};
+    case Detail::kForeignIds:
+      return {"the user namespace calls the session " + subject +
+                  ", which is not what identity.inside_uid and inside_gid say",
+              {},
+              "set them to what it says; 65534 is what it says of ids that it does not map"};
     case Detail::kReadBack:
       return {"the kernel does not report what was set: " + subject,
               {},

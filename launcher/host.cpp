@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/auxv.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include "launcher/controls/control.hpp"
 #include "launcher/sys/landlock.hpp"
 #include "launcher/sys/proc.hpp"
+#include "launcher/sys/read_file.hpp"
 #include "launcher/sys/resolve.hpp"
 #include "launcher/sys/session_credentials.hpp"
 #include "launcher/sys/unique_fd.hpp"
@@ -195,6 +197,25 @@ Status observe_workspace(const policy::Policy& policy, Host& host) {
   return {};
 }
 
+/// Without privileges of belljar's own, the maps are written by newuidmap and newgidmap.
+Status observe_id_ranges(const policy::Identity& identity, Host& host) {
+  const SessionIds ids = BELLJAR_TRY(session_ids(identity, host));
+  const auto text = [](const char* path) { return sys::read_file(AT_FDCWD, path); };
+  const std::vector<std::string> owners = sys::owner_names(text("/etc/passwd"), ids.uid);
+  host.subordinate_uids = sys::ranges_of(text("/etc/subuid"), owners);
+  host.subordinate_gids = sys::ranges_of(text("/etc/subgid"), owners);
+  if (host.privileged()) return {};
+  for (const char* name : {"newuidmap", "newgidmap"})
+    if (const auto helper = sys::open_id_helper(name); !helper)
+      host.id_helpers_refused = helper.error();
+  if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1)
+    host.id_helpers_refused =
+        Error{ErrorKind::kRefused, EPERM,
+              "newuidmap has no privileges for a caller with no_new_privs", "identity.ids",
+              "start belljar without no_new_privs (in a container: no-new-privileges), or as root"};
+  return {};
+}
+
 }  // namespace
 
 Result<Host> observe_host(const policy::Policy& policy) {
@@ -211,6 +232,7 @@ Result<Host> observe_host(const policy::Policy& policy) {
   const bool other_ids = policy.identity.uid.from != policy::Id::From::kCaller ||
                          policy.identity.gid.from != policy::Id::From::kCaller;
   if (host.uid == 0 || other_ids) host.capabilities = BELLJAR_TRY(sys::effective_capabilities());
+  if (policy.identity.ids) BELLJAR_CHECK(observe_id_ranges(policy.identity, host));
   host.environment = environment();
   if (policy.landlock.asks_for_something()) host.landlock_abi = sys::landlock_abi();
   host.sources = BELLJAR_TRY(sources(policy.filesystem));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "launcher/sys/cgroup.hpp"
+#include "launcher/sys/id_ranges.hpp"
 #include "launcher/sys/terminal.hpp"
 #include "policy/base/result.hpp"
 #include "policy/policy.hpp"
@@ -62,6 +63,9 @@ struct Host {
   std::string workspace_blocked_by;           ///< The first directory on the way that keeps it out.
   std::optional<SessionIds> workspace_owner;  ///< Looked at only when it is to be mapped.
   sys::CgroupPlaces cgroups;                  ///< Of the controllers that the policy's limits need.
+  std::vector<sys::IdRange> subordinate_uids;  ///< Of the session's uid; only for `identity.ids`.
+  std::vector<sys::IdRange> subordinate_gids;
+  std::optional<Error> id_helpers_refused;  ///< Why newuidmap or newgidmap cannot be used.
 
   /// Whether the launcher can act as another uid: CAP_SETUID and CAP_SETGID are effective.
   [[nodiscard]] bool privileged() const;

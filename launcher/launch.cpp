@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <sstream>
 #include <utility>
 
 #include "launcher/cgroups.hpp"
@@ -28,11 +29,14 @@
 #include "launcher/cpu_meter.hpp"
 #include "launcher/disk_meter.hpp"
 #include "launcher/failure.hpp"
+#include "launcher/namespace_joins.hpp"
 #include "launcher/output_relay.hpp"
 #include "launcher/own_mounts.hpp"
+#include "launcher/sys/id_ranges.hpp"
 #include "launcher/sys/kernel.hpp"
 #include "launcher/sys/proc.hpp"
 #include "launcher/sys/raw.hpp"
+#include "launcher/sys/read_file.hpp"
 #include "launcher/sys/session_credentials.hpp"
 #include "launcher/sys/unique_fd.hpp"
 #include "launcher/terminal_relay.hpp"
@@ -209,6 +213,8 @@ class Launcher {
     signals_ = UniqueFd(signalfd(-1, &forwarded, SFD_CLOEXEC));
     if (!signals_.valid()) return sys_failure(errno, "make a signalfd");
     BELLJAR_CHECK(meter_.begin());
+    BELLJAR_CHECK(joins_.open(plan_, host_));
+    surroundings_.joins = joins_.list();
     return carry_out_own_steps();
   }
 
@@ -217,6 +223,7 @@ class Launcher {
       if (const auto* groups = std::get_if<SetGroups>(&step.action))
         BELLJAR_CHECK(sys::set_groups(groups->groups.data(), groups->groups.size()));
       if (const auto* create = std::get_if<CreateNamespaces>(&step.action)) create_ = create;
+      if (const auto* map = std::get_if<MapIds>(&step.action)) map_ = map;
     }
     surroundings_.privileged = create_ != nullptr && create_->as_session;
     return {};
@@ -255,24 +262,26 @@ class Launcher {
     map_error_ = 0;
     early_.clear();
     const int error = clone_in_cgroups(*arena);
-    // Only the legacy helper's death is told by the end of file; init's is by its own descriptor.
-    if (record_.back_end == BackEnd::kLegacy) childs_end_.reset();
+    // Only a helper's death is told by the end of file; init's is by its own descriptor.
+    if (surroundings_.helped()) childs_end_.reset();
     if (own_failure_) return cannot_act();
     if (error != 0) return cannot_create(error);
     if (map_error_ != 0) return cannot_map();
+    if (init_.valid() && map_ != nullptr && map_->by_helpers)
+      if (std::optional<Attempt> end = have_maps_written(init_pid_)) return *end;
     return watch();
   }
 
   /// 0, or the errno of the clone.
   int clone_in_cgroups(Arena& arena) {
     Status entered;
-    if (record_.back_end == BackEnd::kLegacy) entered = cgroups_.make_room();
+    if (surroundings_.helped()) entered = cgroups_.make_room();
     if (entered) entered = relay_.divert();
     if (entered) entered = cgroups_.enter();
     if (!entered) own_failure_ = entered.error();
-    const int error = !entered                               ? EPERM
-                      : record_.back_end == BackEnd::kModern ? clone_modern(arena)
-                                                             : fork_legacy(arena);
+    const int error = !entered                 ? EPERM
+                      : surroundings_.helped() ? fork_helper(arena)
+                                               : clone_modern(arena);
     Status left = cgroups_.leave();
     if (Status restored = relay_.restore(); !restored) left = restored;
     if (left && error == 0 && init_.valid()) left = check_cgroups();
@@ -329,16 +338,43 @@ class Launcher {
   /// capabilities raised: the owner of the namespace writes them, and no process has to be dumpable
   /// for it. 0, or the errno. Then the child may go on.
   int write_maps(pid_t pid) {
-    const int step = step_of<MapIds>();
-    if (step < 0) return ENOSYS;
-    const auto* map = std::get_if<MapIds>(&plan_.steps[static_cast<std::size_t>(step)].action);
+    if (map_ == nullptr) return ENOSYS;
     const std::string directory = std::to_string(pid);
     int error = write_file(directory + "/setgroups", "deny");
-    if (error == 0)
-      error = write_file(directory + "/uid_map", map_line(map->uid_inside, map->uid_outside));
-    if (error == 0)
-      error = write_file(directory + "/gid_map", map_line(map->gid_inside, map->gid_outside));
+    if (error == 0) error = write_file(directory + "/uid_map", map_lines(map_->uids));
+    if (error == 0) error = write_file(directory + "/gid_map", map_lines(map_->gids));
     return error == 0 ? let_go_on() : error;
+  }
+
+  /// As write_maps, where belljar may not. A value when the attempt is over.
+  std::optional<Attempt> have_maps_written(pid_t pid) {
+    map_error_ = write_file(std::to_string(pid) + "/setgroups", "deny");
+    if (map_error_ != 0) return cannot_map();
+    Status done = have_map_written(pid, "uid", map_->uids);
+    if (done) done = have_map_written(pid, "gid", map_->gids);
+    if (done) {
+      map_error_ = let_go_on();
+      return map_error_ == 0 ? std::nullopt : std::optional(cannot_map());
+    }
+    own_failure_ = done.error();
+    return cannot_act();
+  }
+
+  static Status have_map_written(pid_t pid, const std::string& kind,
+                                 const std::vector<IdLine>& lines) {
+    std::vector<std::uint32_t> numbers;
+    for (const IdLine& line : lines)
+      numbers.insert(numbers.end(), {line.inside, line.outside, line.count});
+    const std::string helper = "new" + kind + "map";
+    BELLJAR_CHECK(sys::run_id_helper(helper, pid, numbers));
+    std::istringstream written(
+        sys::read_file(sys::proc_directory(), std::to_string(pid) + "/" + kind + "_map"));
+    std::vector<std::uint32_t> found;
+    for (std::uint32_t number = 0; written >> number;) found.push_back(number);
+    if (found == numbers) return {};
+    return fail({ErrorKind::kRefused, EPROTO,
+                 "the kernel does not report the " + kind + " map that " + helper + " was given",
+                 "identity.ids", "please report it with the output of `belljar explain`"});
   }
 
   /// What the child waits for is done. 0, or the errno.
@@ -372,8 +408,9 @@ class Launcher {
     return static_cast<std::size_t>(wrote) == text.size() ? 0 : EIO;
   }
 
-  /// Legacy: the helper has unshared.
+  /// The helper has unshared.
   std::optional<Attempt> map_helper() {
+    if (map_ != nullptr && map_->by_helpers) return have_maps_written(helper_);
     sys::SessionCredentials session(host_.uid, host_.gid, host_.capabilities);
     if (act_as_session(session)) map_error_ = write_maps(helper_);
     go_back(session);
@@ -417,9 +454,9 @@ class Launcher {
     return failed(message);
   }
 
-  int fork_legacy(Arena& arena) {
+  int fork_helper(Arena& arena) {
     const long helper = sys::raw(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr);
-    if (helper == 0) run_legacy_helper(arena);
+    if (helper == 0) run_helper(arena);
     if (helper < 0) return static_cast<int>(-helper);
     helper_ = static_cast<pid_t>(helper);
     return 0;
@@ -658,7 +695,7 @@ class Launcher {
     if (got < 0 && errno == ECONNRESET) got = receive(message);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
     if (got != sizeof message || !makes_sense(message, plan_)) return end_of_file();
-    // Legacy: init may speak before the helper has said which process it is.
+    // Init may speak before the helper has said which process it is.
     const bool is_helpers =
         message.kind == MessageKind::kHelper || message.kind == MessageKind::kNeedMaps;
     if (helper_ > 0 && !is_helpers) {
@@ -718,7 +755,7 @@ class Launcher {
     return ended_silently();
   }
 
-  /// Legacy: init is our own child, so its number cannot be reused before we reap it.
+  /// Init is our own child, so its number cannot be reused before we reap it.
   std::optional<Attempt> adopt(pid_t pid) {
     init_pid_ = pid;
     const long opened = sys::raw(SYS_pidfd_open, pid, 0U);
@@ -789,6 +826,9 @@ class Launcher {
     record_.cause = Cause::kSetup;
     record_.exit_code = exit_code_of(plan_, message);
     record_.setup = describe_failure(plan_, policy_, host_, message);
+    // Whose a namespace is decides who may join it.
+    if (const std::string owner = joins_.owner_text(message.step); !owner.empty())
+      record_.setup->reason += "; " + owner;
     return Attempt::kDone;
   }
 
@@ -930,8 +970,10 @@ class Launcher {
   OutputRelay relay_;
   DiskMeter meter_;
   CpuMeter cpu_meter_;
+  NamespaceJoins joins_;
   Surroundings surroundings_;
   const CreateNamespaces* create_ = nullptr;
+  const MapIds* map_ = nullptr;
   UniqueFd signals_;
   UniqueFd control_;
   UniqueFd childs_end_;

@@ -82,6 +82,9 @@ struct Describe {
     return a.groups.empty() ? "drop all supplementary groups"
                             : "keep only the groups " + list(a.groups);
   }
+  std::string operator()(const JoinNamespace& a) const {
+    return "join the " + a.kind + " namespace " + a.path + ", and read it back";
+  }
   std::string operator()(const MakeCgroup& a) const {
     return "make a cgroup in " + a.parent.directory + ", and start the sandbox in it";
   }
@@ -120,9 +123,20 @@ struct Describe {
     return text;
   }
   std::string operator()(const MapIds& a) const {
-    return "map uid " + std::to_string(a.uid_outside) + " to " + std::to_string(a.uid_inside) +
-           " and gid " + std::to_string(a.gid_outside) + " to " + std::to_string(a.gid_inside) +
-           " inside, and nothing else";
+    if (a.uids.size() == 1 && a.gids.size() == 1)
+      return "map uid " + mapping(a.uids[0]) + " and gid " + mapping(a.gids[0]) +
+             " inside, and nothing else";
+    std::string text = "map";
+    for (const IdLine& line : a.uids) text += " uid " + mapping(line) + ",";
+    for (const IdLine& line : a.gids) text += " gid " + mapping(line) + ",";
+    return text + (a.by_helpers ? " by newuidmap and newgidmap," : "") + " and read it back";
+  }
+  static std::string mapping(const IdLine& line) {
+    const auto range = [&line](std::uint32_t first) {
+      return std::to_string(first) +
+             (line.count == 1 ? "" : "-" + std::to_string(first + (line.count - 1)));
+    };
+    return range(line.outside) + " to " + range(line.inside);
   }
   std::string operator()(const TakeIds& a) const {
     return "become uid " + std::to_string(a.uid) + ", gid " + std::to_string(a.gid);

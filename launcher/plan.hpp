@@ -55,6 +55,13 @@ struct CreateNamespaces {
   gid_t gid = 0;
 };
 
+/// Enters a namespace that is there, before the others are created. Read back by its inode.
+struct JoinNamespace {
+  std::string kind;        ///< As in /proc/PID/ns: "net".
+  std::uint64_t flag = 0;  ///< CLONE_NEW*
+  std::string path;
+};
+
 /// Makes a cgroup of the sandbox's own. Everything in the sandbox is born in it, and cannot leave.
 struct MakeCgroup {
   sys::CgroupParent parent;
@@ -109,10 +116,19 @@ struct MapOwner {
 
 // --- init -------------------------------------------------------------------------------------
 
-/// Maps one id: `inside` is what the sandbox sees, `outside` what the host sees.
+/// A line of a uid_map or gid_map: `inside` is what the sandbox sees, `outside` what the host sees.
+struct IdLine {
+  std::uint32_t inside = 0;
+  std::uint32_t outside = 0;
+  std::uint32_t count = 1;
+  bool operator==(const IdLine&) const = default;
+};
+
+/// Maps the session's own ids, which come first, and what else its policy asks for.
 struct MapIds {
-  uid_t uid_inside = 0, uid_outside = 0;
-  gid_t gid_inside = 0, gid_outside = 0;
+  std::vector<IdLine> uids;
+  std::vector<IdLine> gids;
+  bool by_helpers = false;  ///< By newuidmap and newgidmap: belljar may map only its caller's ids.
 };
 
 /// Takes the mapped ids for real, effective, saved and file-system id alike.
@@ -348,14 +364,16 @@ struct Exec {
   std::vector<std::string> candidates;  ///< Paths to try in order.
 };
 
-using StepAction = std::variant<
-    SetGroups, MakeCgroup, LimitCgroup, MeterCpuTime, RelayOutput, MeasureDisk, HoldDirectories, MapOwner,
-    CreateNamespaces, MapIds, TakeIds, EnterTimeNamespace, GuardInit, JoinKeyring, RaiseLoopback,
-    SetHostname, AttachRoot, BindMount, MountTmpfs, MountOverlay, MountMqueue, MountProc, MountDev,
-    MakeDirectory, MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot,
-    ForbidUserNamespaces, PivotRoot, OpenTerminal, TakeLandlock, CheckNamespaces, DropCapabilities,
-    CheckInit, ForgetLauncher, NewProcessGroup, SetUmask, SetLimit, NullDescriptor,
-    CloseDescriptors, ChangeDirectory, SetNoNewPrivileges, InstallFilter, CheckPayload, Exec>;
+using StepAction =
+    std::variant<SetGroups, JoinNamespace, MakeCgroup, LimitCgroup, MeterCpuTime, RelayOutput,
+                 MeasureDisk, HoldDirectories, MapOwner, CreateNamespaces, MapIds, TakeIds,
+                 EnterTimeNamespace, GuardInit, JoinKeyring, RaiseLoopback, SetHostname, AttachRoot,
+                 BindMount, MountTmpfs, MountOverlay, MountMqueue, MountProc, MountDev,
+                 MakeDirectory, MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot,
+                 ForbidUserNamespaces, PivotRoot, OpenTerminal, TakeLandlock, CheckNamespaces,
+                 DropCapabilities, CheckInit, ForgetLauncher, NewProcessGroup, SetUmask, SetLimit,
+                 NullDescriptor, CloseDescriptors, ChangeDirectory, SetNoNewPrivileges,
+                 InstallFilter, CheckPayload, Exec>;
 
 struct Step {
   Side side = Side::kInit;

@@ -288,7 +288,10 @@ void check_whole(Reader& reader, const Node& node, Namespaces& spaces) {
   const bool any = spaces.time_offsets.monotonic || spaces.time_offsets.boottime;
   if (offsets == nullptr || !any || spaces.time == NamespaceMode::kNew) return;
   const Reader::Scope scope(reader, "time_offsets");
-  reader.error(offsets->key_place, "the host's clocks cannot be moved; make \"time\" \"new\"");
+  const bool joined = spaces.time == NamespaceMode::kJoin;
+  reader.error(offsets->key_place,
+               std::string(joined ? "clocks of a namespace that is joined" : "the host's clocks") +
+                   " cannot be moved; make \"time\" \"new\"");
 }
 
 /// A mqueue file system shows the queues of the IPC namespace that mounts it, which takes to own
@@ -315,8 +318,11 @@ void check_whole(Reader& reader, const Node& node, Policy& policy) {
   const Member& uts = *node.find("namespaces")->value.find("uts");
   const Reader::Scope outer(reader, "identity");
   const Reader::Scope inner(reader, "hostname");
+  const bool joined = policy.namespaces.uts == NamespaceMode::kJoin;
   reader.error(hostname.value.place,
-               "would rename the host, because namespaces.uts is \"shared\" (" +
+               std::string("would rename ") +
+                   (joined ? "all that is in the namespace of namespaces.uts ("
+                           : "the host, because namespaces.uts is \"shared\" (") +
                    reader.text_of(uts.value.place) + "); make it \"new\" or remove the host name");
 }
 

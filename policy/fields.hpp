@@ -61,6 +61,10 @@ struct Fields<Identity> {
             "User id inside; the same number as outside when absent.", "1000"),
       field("inside_gid", &Identity::inside_gid, IdNumber{},
             "Group id inside; the same number as outside when absent.", "1000"),
+      field("ids", &Identity::ids, IdCount{},
+            "So many ids exist inside, from 0, beside the own one: those that /etc/subuid and "
+            "/etc/subgid give to it. The own one alone when absent.",
+            "65536"),
       field("groups", &Identity::groups, SetOf<IdNumber>{},
             "Supplementary groups, outside numbers; none when empty.", "[100]"),
       field("hostname", &Identity::hostname, Hostname{}, "Host name inside; needs a new uts.",
@@ -84,12 +88,14 @@ struct Fields<TimeOffsets> {
 template <>
 struct Fields<Namespaces> {
   static constexpr std::string_view kExample = R"({"cgroup": "shared"})";
-  using Mode = OneOf<NamespaceMode>;
+  using Mode = OneOfOrPath<NamespaceMode>;
   static constexpr auto kTable = std::tuple{
       field("user", &Namespaces::user, Mode{}, "User namespace.", R"("new")"),
       field("mount", &Namespaces::mount, Mode{}, "Mount namespace.", R"("new")"),
       field("pid", &Namespaces::pid, Mode{}, "Process namespace.", R"("new")"),
-      field("ipc", &Namespaces::ipc, Mode{}, "System V IPC and POSIX queues.", R"("new")"),
+      field("ipc", &Namespaces::ipc, Mode{},
+            "System V IPC and POSIX queues. As each of these, also the path of one to join.",
+            R"("/proc/4711/ns/ipc")"),
       field("uts", &Namespaces::uts, Mode{}, "Host name.", R"("new")"),
       field("cgroup", &Namespaces::cgroup, Mode{}, "View of the cgroup tree.", R"("new")"),
       field("time", &Namespaces::time, Mode{}, "Boot and monotonic clocks; shared when absent.",
@@ -202,7 +208,8 @@ template <>
 struct Fields<Network> {
   static constexpr std::string_view kExample = R"({"mode": "none"})";
   static constexpr auto kTable = std::tuple{
-      field("mode", &Network::mode, OneOf<NetworkMode>{}, "Which network is seen.", R"("none")"),
+      field("mode", &Network::mode, OneOfOrPath<NetworkMode>{},
+            "Which network is seen; the path of a network namespace to join it.", R"("none")"),
       field("enforce", &Network::enforce, OneOf<Enforce>{},
             "Whether the shared network may stand in for a private one that cannot be had.",
             R"("require")"),

@@ -86,12 +86,20 @@ std::optional<std::string> check_path_key(Reader& reader, const Place& place,
 
 }  // namespace
 
-bool refuse_choice(Reader& reader, const Node& node, std::span<const std::string_view> names) {
+bool is_absolute_path(const Node& node) { return is_string(node) && node.text.starts_with('/'); }
+
+bool read_absolute_path(Reader& reader, const Node& node, std::string& out) {
+  return read_path(reader, node, "an absolute path", out);
+}
+
+bool refuse_choice(Reader& reader, const Node& node, std::span<const std::string_view> names,
+                   std::string_view or_else) {
   std::string what = "expected ";
   for (std::size_t i = 0; i < names.size(); ++i) {
-    if (i > 0) what += i + 1 == names.size() ? " or " : ", ";
+    if (i > 0) what += i + 1 == names.size() && or_else.empty() ? " or " : ", ";
     what += in_quotes(names[i]);
   }
+  if (!or_else.empty()) what += " or " + std::string(or_else);
   what += ", got " + found_text(node);
   const std::string_view near = is_string(node) ? nearest(node.text, names) : std::string_view{};
   if (!near.empty()) what += "; did you mean " + in_quotes(near) + "?";
@@ -157,6 +165,10 @@ bool IdNumber::read(Reader& reader, const Node& node, std::uint32_t& out) {
   if (!read_number(reader, node, 0, kLargestId, number)) return false;
   out = static_cast<std::uint32_t>(number);
   return true;
+}
+
+bool IdCount::read(Reader& reader, const Node& node, std::uint64_t& out) {
+  return read_number(reader, node, 1, kLargestId, out);
 }
 
 bool Hostname::read(Reader& reader, const Node& node, std::string& out) {

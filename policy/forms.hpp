@@ -103,11 +103,13 @@ inline constexpr std::array<Choice<VariableType>, 6> kChoices<VariableType>{
      {"int", VariableType::kInt}}};
 
 /// `expected "new" or "shared", got the string "nwe"; did you mean "new"?`
-bool refuse_choice(Reader& reader, const Node& node, std::span<const std::string_view> names);
+/// `or_else` is what else can be written.
+bool refuse_choice(Reader& reader, const Node& node, std::span<const std::string_view> names,
+                   std::string_view or_else = {});
 
 template <class E>
 struct OneOf {
-  static bool read(Reader& reader, const Node& node, E& out) {
+  static bool read(Reader& reader, const Node& node, E& out, std::string_view or_else = {}) {
     std::array<std::string_view, kChoices<E>.size()> names;
     std::size_t count = 0;
     for (const Choice<E>& choice : kChoices<E>) {
@@ -117,7 +119,21 @@ struct OneOf {
       }
       names[count++] = choice.name;
     }
-    return refuse_choice(reader, node, names);
+    return refuse_choice(reader, node, names, or_else);
+  }
+};
+
+/// An absolute path; false when it is not one, which is not reported yet.
+bool is_absolute_path(const Node& node);
+bool read_absolute_path(Reader& reader, const Node& node, std::string& out);
+
+/// A word, or the path of a namespace.
+template <class E>
+struct OneOfOrPath {
+  static bool read(Reader& reader, const Node& node, OrPath<E>& out) {
+    if (!is_absolute_path(node)) return OneOf<E>::read(reader, node, out.mode, "a path to join");
+    out.mode = E::kJoin;
+    return read_absolute_path(reader, node, out.path);
   }
 };
 
@@ -139,6 +155,10 @@ struct IdForm {
 };
 struct IdNumber {
   static bool read(Reader& reader, const Node& node, std::uint32_t& out);
+};
+/// How many ids.
+struct IdCount {
+  static bool read(Reader& reader, const Node& node, std::uint64_t& out);
 };
 struct Hostname {
   static bool read(Reader& reader, const Node& node, std::string& out);

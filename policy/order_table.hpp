@@ -127,8 +127,11 @@ struct Towards {
     return std::find(kChain.begin(), found + 1, outer) != found + 1;
   }
 };
-struct TowardsNew : Towards<NamespaceMode::kShared, NamespaceMode::kNew> {
+struct TowardsNew {
   static constexpr std::string_view kRule = "it may only become \"new\"";
+  static bool within(const Namespace& inner, const Namespace& outer) {
+    return inner == NamespaceMode::kNew || inner == outer;
+  }
 };
 struct TowardsRequire : Towards<Enforce::kPrefer, Enforce::kRequire> {
   static constexpr std::string_view kRule = "it may only become \"require\"";
@@ -144,9 +147,16 @@ struct TowardsHidden
   static constexpr std::string_view kRule =
       "it may only move from \"off\" over \"noaccess\" and \"invisible\" to \"ptraceable\"";
 };
-struct TowardsNoNetwork : Towards<NetworkMode::kShared, NetworkMode::kPrivate, NetworkMode::kNone> {
+struct TowardsNoNetwork {
   static constexpr std::string_view kRule =
       "it may only move from \"shared\" over \"private\" to \"none\"";
+  static bool within(const OrPath<NetworkMode>& inner, const OrPath<NetworkMode>& outer) {
+    using Words = Towards<NetworkMode::kShared, NetworkMode::kPrivate, NetworkMode::kNone>;
+    if (inner == outer || inner == NetworkMode::kNone) return true;
+    // Who knows what a namespace that is joined can reach.
+    return inner.mode != NetworkMode::kJoin && outer.mode != NetworkMode::kJoin &&
+           Words::within(inner.mode, outer.mode);
+  }
 };
 struct TowardsStrict : Towards<SyscallBase::kNone, SyscallBase::kAgent1, SyscallBase::kStrict1> {
   static constexpr std::string_view kRule =
@@ -235,7 +245,7 @@ template <>
 struct Orders<Identity> {
   static constexpr auto kTable =
       std::tuple{ordered("uid", Same{}), ordered("gid", Same{}), ordered("inside_uid", Same{}),
-                 ordered("inside_gid", Same{}),
+                 ordered("inside_gid", Same{}), ordered("ids", FallsFromNothing{}),
                  // A mode such as 0705 keeps a group out, so that leaving a group can open a file.
                  ordered("groups", Same{}), ordered("hostname", Free{}),
                  ordered("umask", MasksMore{}), ordered("enforce", TowardsRequire{})};

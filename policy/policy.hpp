@@ -50,13 +50,24 @@ struct Identity {
   Id gid;
   std::optional<std::uint32_t> inside_uid;  ///< Absent: the same number as outside.
   std::optional<std::uint32_t> inside_gid;
+  std::optional<std::uint64_t> ids;     ///< So many more exist inside, from 0; absent: none.
   std::vector<std::uint32_t> groups;    ///< Supplementary groups, outside numbers. Empty: none.
   std::optional<std::string> hostname;  ///< Absent: the host's name is seen.
   std::uint32_t umask = 022;
   Enforce enforce = Enforce::kRequire;  ///< Of `groups`: only a privileged caller can drop them.
 };
 
-enum class NamespaceMode { kNew, kShared };
+/// One of a few words, or the path of a namespace to join: then `mode` is kJoin.
+template <class Mode>
+struct OrPath {
+  Mode mode{};
+  std::string path;
+  bool operator==(const OrPath&) const = default;
+  bool operator==(Mode other) const { return mode == other; }
+};
+
+enum class NamespaceMode { kNew, kShared, kJoin };
+using Namespace = OrPath<NamespaceMode>;
 
 /// What the clocks of an own time namespace show, relative to the host's.
 struct TimeOffsets {
@@ -65,13 +76,13 @@ struct TimeOffsets {
 };
 
 struct Namespaces {
-  NamespaceMode user = NamespaceMode::kNew;
-  NamespaceMode mount = NamespaceMode::kNew;
-  NamespaceMode pid = NamespaceMode::kNew;
-  NamespaceMode ipc = NamespaceMode::kNew;
-  NamespaceMode uts = NamespaceMode::kNew;
-  NamespaceMode cgroup = NamespaceMode::kNew;
-  NamespaceMode time = NamespaceMode::kShared;
+  Namespace user;
+  Namespace mount;
+  Namespace pid;
+  Namespace ipc;
+  Namespace uts;
+  Namespace cgroup;
+  Namespace time{NamespaceMode::kShared, {}};
   TimeOffsets time_offsets;  ///< Only with a new `time`.
   bool nested_user = false;  ///< May the payload create user namespaces of its own?
 };
@@ -149,10 +160,10 @@ struct Filesystem {
   Home home;
 };
 
-enum class NetworkMode { kNone, kShared, kPrivate };
+enum class NetworkMode { kNone, kShared, kPrivate, kJoin };
 
 struct Network {
-  NetworkMode mode = NetworkMode::kNone;
+  OrPath<NetworkMode> mode;
   Enforce enforce = Enforce::kRequire;  ///< Of `private`: kPrefer allows `shared` in its place.
 };
 

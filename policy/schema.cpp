@@ -48,6 +48,7 @@ Json schema_of(Reason) { return {{"type", "string"}}; }
 Json schema_of(VariableText) { return any({{{"type", "string"}}, whole(0, UINT64_MAX)}); }
 Json schema_of(Boolean) { return {{"type", "boolean"}}; }
 Json schema_of(IdNumber) { return any({whole(0, 4294967294), reference()}); }
+Json schema_of(IdCount) { return any({whole(1, 4294967294), reference()}); }
 Json schema_of(IdForm) {
   return any({one_of({"caller", "pool"}), whole(0, 4294967294), reference()});
 }
@@ -126,6 +127,11 @@ Json schema_of(OneOf<E>) {
   std::vector<std::string_view> names;
   for (const Choice<E>& choice : kChoices<E>) names.push_back(choice.name);
   return any({one_of(std::move(names)), reference()});
+}
+
+template <class E>
+Json schema_of(OneOfOrPath<E>) {
+  return any({matching(kPath), schema_of(OneOf<E>{})});
 }
 
 template <class T>

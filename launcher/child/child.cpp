@@ -1174,7 +1174,7 @@ int wait_for_maps(Child& child) noexcept {
 }
 
 int do_map_ids(Child& child, const Op& op) noexcept {
-  if (child.image.privileged) return wait_for_maps(child);
+  if (child.image.waits_for_maps) return wait_for_maps(child);
   int rc = write_at(child.arena.proc, "self/setgroups", "deny");
   if (rc >= 0) rc = write_at(child.arena.proc, "self/uid_map", child.text(op.s0));
   if (rc >= 0) rc = write_at(child.arena.proc, "self/gid_map", child.text(op.s1));
@@ -1322,6 +1322,36 @@ int do_open_terminal(Child& child, const Op& op) noexcept {
   return static_cast<int>(rc);
 }
 
+/// Each namespace that was to be joined is the one that we are in.
+int check_joined(Child& child) noexcept {
+  struct Kind {
+    const char* path;
+    std::uint64_t flag;
+  };
+  constexpr Kind kKinds[] = {{"self/ns/user", CLONE_NEWUSER}, {"self/ns/net", CLONE_NEWNET},
+                             {"self/ns/ipc", CLONE_NEWIPC},   {"self/ns/uts", CLONE_NEWUTS},
+                             {"self/ns/time", kNewTime},      {"self/ns/cgroup", CLONE_NEWCGROUP}};
+  const Join* joins = child.array<Join>(child.image.joins);
+  for (std::uint32_t i = 0; i < child.image.join_count; ++i) {
+    const char* path = nullptr;
+    for (const Kind& kind : kKinds)
+      if (kind.flag == joins[i].flag) path = kind.path;
+    struct stat about;
+    const long rc =
+        path == nullptr ? -ENOSYS : raw(SYS_newfstatat, child.arena.proc, path, &about, 0);
+    if (rc < 0) return static_cast<int>(rc);
+    if (about.st_ino != joins[i].inode) return fail_read_back(child, path);
+  }
+  return 0;
+}
+
+bool is_joined(Child& child, std::uint64_t flag) noexcept {
+  const Join* joins = child.array<Join>(child.image.joins);
+  for (std::uint32_t i = 0; i < child.image.join_count; ++i)
+    if (joins[i].flag == flag) return true;
+  return false;
+}
+
 int do_check_namespaces(Child& child, const Op& op) noexcept {
   struct Kind {
     const char* path;
@@ -1331,13 +1361,14 @@ int do_check_namespaces(Child& child, const Op& op) noexcept {
                                             {"self/ns/uts", CLONE_NEWUTS},
                                             {"self/ns/cgroup", CLONE_NEWCGROUP}};
   for (int i = 0; i < kNamespaceKinds; ++i) {
+    if (is_joined(child, kKinds[i].flag)) continue;
     struct stat about;
     const long rc = raw(SYS_newfstatat, child.arena.proc, kKinds[i].path, &about, 0);
     if (rc < 0) return static_cast<int>(rc);
     const bool is_new = about.st_ino != child.image.namespace_inodes[i];
     if (is_new != ((op.a & kKinds[i].flag) != 0)) return fail_read_back(child, kKinds[i].path);
   }
-  return 0;
+  return check_joined(child);
 }
 
 // ------------------------------------------------------------------------------------------------
@@ -1969,7 +2000,7 @@ int do_exec(Child& child, const Op& op) noexcept {
 [[gnu::noinline]] int carry_out(Child& child, const Op& op) noexcept {
   switch (op.code) {
     case OpCode::kMapIds:
-      return child.image.legacy ? 0 : do_map_ids(child, op);
+      return child.image.helped ? 0 : do_map_ids(child, op);
     case OpCode::kTakeIds:
       return do_take_ids(op);
     case OpCode::kEnterTime:
@@ -2194,12 +2225,76 @@ class Init {
   Init(child).run();
 }
 
-/// The operation that maps ids is init's first; the legacy helper carries it out for its child.
+/// The operation that maps ids is init's first; the helper carries it out for its child.
 const Op* find_map(Child& child) noexcept {
   const Op* ops = child.array<Op>(child.image.ops);
   for (std::uint32_t i = 0; i < child.image.payload_op; ++i)
     if (ops[i].code == OpCode::kMapIds) return &ops[i];
   return nullptr;
+}
+
+/// The session's ids for good, unlike those of the modern back end's launcher. Where a user
+/// namespace is still to be joined, which is not always the session's own, the launcher's
+/// capabilities stay until that replaces them; otherwise nothing of its privileges is left.
+int take_session_ids(Child& child, bool keep_capabilities) noexcept {
+  const std::uint32_t uid = child.image.uid_outside, gid = child.image.gid_outside;
+  __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2] = {};
+  long rc = 0;
+  if (keep_capabilities) rc = raw(SYS_prctl, PR_SET_KEEPCAPS, 1, 0, 0, 0);
+  if (rc >= 0) rc = raw(SYS_setresgid, gid, gid, gid);
+  if (rc >= 0) rc = raw(SYS_setresuid, uid, uid, uid);
+  if (rc < 0 || !keep_capabilities) return static_cast<int>(rc);
+  rc = raw(SYS_capget, &header, data);
+  for (auto& half : data) half.effective = half.permitted;
+  return static_cast<int>(rc < 0 ? rc : raw(SYS_capset, &header, data));
+}
+
+/// Joins what is not joined yet, but for the user namespace. Where that comes later, a refusal may
+/// turn out well with the capabilities that it brings. 0, or the negative errno; `step` says which.
+int join_others(Child& child, bool (&joined)[kMostJoins], bool user_comes, int& step) noexcept {
+  const Join* joins = child.array<Join>(child.image.joins);
+  for (std::uint32_t i = 0; i < child.image.join_count && i < kMostJoins; ++i) {
+    if (joined[i] || joins[i].flag == CLONE_NEWUSER) continue;
+    const long rc = raw(SYS_setns, joins[i].fd, joins[i].flag);
+    joined[i] = rc >= 0;
+    step = joins[i].step;
+    if (rc < 0 && !(rc == -EPERM && user_comes)) return static_cast<int>(rc);
+  }
+  return 0;
+}
+
+/// The user namespace has to know the session's ids by the numbers that the plan reckons with.
+int check_foreign_ids(Child& child) noexcept {
+  std::uint32_t uid = 0, gid = 0, unused1 = 0, unused2 = 0;
+  long rc = raw(SYS_getresuid, &uid, &unused1, &unused2);
+  if (rc >= 0) rc = raw(SYS_getresgid, &gid, &unused1, &unused2);
+  if (rc < 0) return static_cast<int>(rc);
+  if (uid == child.image.uid_inside && gid == child.image.gid_inside) return 0;
+  char text[64];
+  append_number(append_text(append_number(append_text(text, "uid "), uid), ", gid "), gid);
+  set_subject(child, Detail::kForeignIds, text);
+  return -EINVAL;
+}
+
+/// Everything that is joined is, and the session's ids are taken, or it does not return.
+void enter_namespaces(Child& child) noexcept {
+  const Join* joins = child.array<Join>(child.image.joins);
+  const Join* user = nullptr;
+  for (std::uint32_t i = 0; i < child.image.join_count; ++i)
+    if (joins[i].flag == CLONE_NEWUSER) user = &joins[i];
+  bool joined[kMostJoins] = {};
+  int step = static_cast<int>(child.image.namespaces_step);
+  int rc = join_others(child, joined, user != nullptr, step);
+  if (rc < 0) report_and_leave(child, step, rc);
+  rc = child.image.privileged ? take_session_ids(child, user != nullptr) : 0;
+  if (rc < 0) report_and_leave(child, static_cast<int>(child.image.namespaces_step), rc);
+  if (user == nullptr) return;
+  rc = static_cast<int>(raw(SYS_setns, user->fd, CLONE_NEWUSER));
+  if (rc >= 0) rc = check_foreign_ids(child);
+  if (rc < 0) report_and_leave(child, user->step, rc);
+  rc = join_others(child, joined, false, step);
+  if (rc < 0) report_and_leave(child, step, rc);
 }
 
 }  // namespace
@@ -2209,31 +2304,24 @@ void run_child(Arena& arena) noexcept {
       arena.init_stack + kInitStack, [](void* self) noexcept { run_init(self); }, &arena);
 }
 
-void run_legacy_helper(Arena& arena) noexcept {
+void run_helper(Arena& arena) noexcept {
   Child child{arena, arena.image()};
   const auto step = static_cast<int>(child.image.namespaces_step);
-  long rc = 0;
-  if (child.image.privileged) {
-    // For good, unlike the modern back end's launcher: nothing of the helper's privileges is left.
-    rc = raw(SYS_setresgid, child.image.gid_outside, child.image.gid_outside,
-             child.image.gid_outside);
-    if (rc >= 0)
-      rc = raw(SYS_setresuid, child.image.uid_outside, child.image.uid_outside,
-               child.image.uid_outside);
-    if (rc < 0) report_and_leave(child, step, static_cast<int>(rc));
-  }
+  enter_namespaces(child);
   raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-  rc = raw(SYS_unshare, child.image.namespace_flags);
+  long rc = raw(SYS_unshare, child.image.namespace_flags);
   if (rc < 0) report_and_leave(child, step, static_cast<int>(rc));
-  if (child.image.privileged) {
+  if (child.image.waits_for_maps) {
     Message message;
     message.kind = MessageKind::kNeedMaps;
     // Unheard, nobody would ever answer; the end of file tells it instead.
     if (send(child, message) < 0) leave(125);
   }
-  const Op* map = find_map(child);
-  rc = map == nullptr ? -ENOSYS : do_map_ids(child, *map);
-  if (rc < 0) report_and_leave(child, map == nullptr ? step : map->step, static_cast<int>(rc));
+  if (!is_joined(child, CLONE_NEWUSER)) {
+    const Op* map = find_map(child);
+    rc = map == nullptr ? -ENOSYS : do_map_ids(child, *map);
+    if (rc < 0) report_and_leave(child, map == nullptr ? step : map->step, static_cast<int>(rc));
+  }
   const long init = sys::clone_on_stack(
       CLONE_PARENT | SIGCHLD, arena.init_stack + kInitStack,
       [](void* self) noexcept { run_init(self); }, &arena);

@@ -52,8 +52,9 @@ struct Arena {
 /// Modern back end: the caller is the new process, already in its namespaces. Does not return.
 [[noreturn]] void run_child(Arena& arena) noexcept;
 
-/// Legacy back end: the caller is a forked helper of the launcher. It takes the session's ids,
-/// unshares, writes the maps, starts init as a child of the launcher, says so and exits.
-[[noreturn]] void run_legacy_helper(Arena& arena) noexcept;
+/// The caller is a forked helper of the launcher: in the legacy back end, and in either where
+/// namespaces are joined. It joins them, takes the session's ids, unshares, writes the maps, starts
+/// init as a child of the launcher, says so and exits.
+[[noreturn]] void run_helper(Arena& arena) noexcept;
 
 }  // namespace belljar::launcher

@@ -113,6 +113,17 @@ struct LandlockRule {
 /// mounts and the loopback interface take capabilities that only an own namespace's owner has.
 inline constexpr int kNamespaceKinds = 3;
 
+/// A namespace to join, by a descriptor of the launcher's.
+struct Join {
+  std::uint64_t flag = 0;  ///< CLONE_NEW*
+  std::uint64_t inode = 0;
+  std::int32_t fd = -1;
+  std::int32_t step = 0;
+};
+
+/// One of each kind at the most.
+inline constexpr int kMostJoins = 8;
+
 struct Image {
   std::uint32_t size = 0;  ///< Of all of it, in bytes.
   std::uint32_t ops = 0;   ///< Offset of Op[op_count].
@@ -125,24 +136,30 @@ struct Image {
   std::uint32_t pointers = 0;  ///< Room for argc + envc + 2 pointers, filled in by the child.
   std::uint32_t namespaces_step = 0;
   std::uint64_t namespace_flags = 0;
+  std::uint32_t joins = 0;  ///< Offset of Join[join_count].
+  std::uint32_t join_count = 0;
+  std::uint32_t uid_inside = 0;  ///< As the user namespace that is joined has to call the session.
+  std::uint32_t gid_inside = 0;
   std::uint64_t namespace_inodes[kNamespaceKinds] = {};  ///< The launcher's own.
   std::uint32_t uid_outside = 0;
   std::uint32_t gid_outside = 0;
-  std::uint8_t privileged = 0;  ///< The launcher acts for another uid.
-  std::uint8_t legacy = 0;      ///< No clone3, no new mount API.
+  std::uint8_t privileged = 0;      ///< The launcher acts for another uid.
+  std::uint8_t waits_for_maps = 0;  ///< It writes the id maps, or has them written.
+  std::uint8_t legacy = 0;          ///< No clone3, no new mount API.
+  std::uint8_t helped = 0;          ///< A helper makes the namespaces, not clone3.
 };
 
 // --- what the child says -----------------------------------------------------------------------
 
 enum class MessageKind : std::uint32_t {
-  kHelper,   ///< Legacy back end: `pid` is init, as the launcher sees it.
+  kHelper,   ///< Of a helper: `pid` is init, as the launcher sees it.
   kFailed,   ///< Step `step` failed with `error`.
   kStarted,  ///< The payload has passed exec.
   kStopped,  ///< By signal `status`.
   kContinued,
   kEnded,     ///< With wait status `status`; `usage` of the payload's own process.
   kTerminal,  ///< Beside it, the terminal's two ends, master first.
-  kNeedMaps,  ///< Legacy back end, privileged: the helper has unshared and waits.
+  kNeedMaps,  ///< The helper has unshared, and waits for maps that the launcher writes.
   kNeedTime,  ///< Privileged: init waits for the offsets of its time namespace.
   // From the launcher:
   kGo,      ///< What was waited for is written.
@@ -161,6 +178,7 @@ enum class Detail : std::uint32_t {
   kNotExecutable,        ///< exec: its mode has no x bit.
   kIsDirectory,          ///< exec: it is a directory.
   kNoFormat,             ///< exec: `subject` is no program of this machine and has no #! line.
+  kForeignIds,           ///< The user namespace that is joined calls the session `subject`.
   kUpperUnusable,  ///< The kernel cannot work in `subject` and would make the overlay read-only.
   kPlantedLink,    ///< `subject`, a symbolic link where a command can write, stood in the way.
 };

@@ -53,13 +53,82 @@ Status plan_groups(PlanBuilder& builder) {
                "or run belljar as root or as a user without them"});
 }
 
+/// The ids of one table that a policy asks for, and what they come to.
+struct Subordinate {
+  const char* file;    ///< "/etc/subuid"
+  const char* option;  ///< Of usermod.
+  const std::vector<sys::IdRange>& ranges;
+};
+
+/// Inside, ids from 0 upwards but for the own one; outside, the ranges in their order. So the first
+/// of them stay the same when there are more.
+Result<std::vector<IdLine>> map_of(const PlanBuilder& builder, IdLine own,
+                                   const Subordinate& table) {
+  std::vector<IdLine> lines = {own};
+  const std::uint64_t wanted = builder.policy.identity.ids.value_or(0);
+  const std::string whose =
+      std::string(table.file) + " gives uid " + std::to_string(builder.ids.uid) + " ";
+  std::uint64_t inside = 0, given = 0;
+  for (const sys::IdRange& range : table.ranges) {
+    given += range.count;
+    const bool holds_own = own.outside - range.first < range.count;
+    if (range.first == 0 || holds_own)
+      return fail({ErrorKind::kRefused, 0,
+                   whose + (range.first == 0 ? std::string("the id 0, which is root")
+                                             : "its own id " + std::to_string(own.outside)),
+                   "identity.ids", "correct the range in " + std::string(table.file)});
+    std::uint32_t outside = range.first;
+    for (std::uint64_t left = range.count; left > 0 && inside < wanted;) {
+      if (inside == own.inside) {
+        ++inside;
+        continue;
+      }
+      const std::uint64_t end =
+          inside < own.inside ? std::min<std::uint64_t>(own.inside, wanted) : wanted;
+      const auto count = static_cast<std::uint32_t>(std::min(left, end - inside));
+      lines.push_back({static_cast<std::uint32_t>(inside), outside, count});
+      inside += count;
+      outside += count;
+      left -= count;
+    }
+  }
+  const std::uint64_t needed = wanted - (own.inside < wanted ? 1 : 0);
+  if (given >= needed) return lines;
+  return fail({ErrorKind::kRefused, 0,
+               given == 0 ? whose + "no range of ids"
+                          : whose + std::to_string(given) + " ids, and " + std::to_string(needed) +
+                                " are asked for",
+               "identity.ids",
+               std::string("as root: usermod ") + table.option +
+                   " FIRST-LAST USER, or a smaller "
+                   "identity.ids"});
+}
+
+Status plan_map(PlanBuilder& builder) {
+  const Host& host = builder.host;
+  MapIds map;
+  map.by_helpers = builder.policy.identity.ids && !host.privileged();
+  if (map.by_helpers && host.id_helpers_refused) return fail(*host.id_helpers_refused);
+  map.uids = BELLJAR_TRY(map_of(builder, {inside_uid(builder), builder.ids.uid},
+                                {"/etc/subuid", "--add-subuids", host.subordinate_uids}));
+  map.gids = BELLJAR_TRY(map_of(builder, {inside_gid(builder), builder.ids.gid},
+                                {"/etc/subgid", "--add-subgids", host.subordinate_gids}));
+  // man 7 user_namespaces.
+  constexpr std::size_t kMostLines = 340;
+  if (std::max(map.uids.size(), map.gids.size()) > kMostLines)
+    return fail({ErrorKind::kRefused, 0, "the kernel takes 340 ranges at most", "identity.ids",
+                 "give the user one large range in /etc/subuid and /etc/subgid"});
+  builder.add(Phase::kIds, std::move(map),
+              builder.policy.identity.ids ? "identity.ids" : "identity.uid");
+  return {};
+}
+
 Status plan(PlanBuilder& builder) {
   const policy::Identity& identity = builder.policy.identity;
   BELLJAR_CHECK(plan_groups(builder));
-  builder.add(Phase::kIds,
-              MapIds{inside_uid(builder), builder.ids.uid, inside_gid(builder), builder.ids.gid},
-              "identity.uid");
-  if (builder.host.privileged())
+  const bool own_map = builder.policy.namespaces.user != policy::NamespaceMode::kJoin;
+  if (own_map) BELLJAR_CHECK(plan_map(builder));
+  if (own_map && builder.host.privileged())
     builder.add(Phase::kIds, TakeIds{inside_uid(builder), inside_gid(builder)}, "identity.uid");
   if (identity.hostname)
     builder.add(Phase::kNetwork, SetHostname{*identity.hostname}, "identity.hostname");
@@ -90,6 +159,11 @@ std::vector<Requirement> require(const policy::Policy& policy, const Host& host)
   if (policy.identity.uid.from == policy::Id::From::kNumber &&
       policy.identity.uid.number != host.uid)
     needs.push_back({"CAP_SETUID and CAP_SETGID, to run as another uid", "identity.uid"});
+  if (policy.identity.ids)
+    needs.push_back(
+        {"ranges in /etc/subuid and /etc/subgid, and newuidmap and newgidmap for a "
+         "caller without privileges",
+         "identity.ids"});
   return needs;
 }
 

@@ -1,5 +1,6 @@
 #include "launcher/sys/landlock.hpp"
 
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -232,7 +233,7 @@ class Domain {
   /// names belong to the network namespace.
   [[nodiscard]] bool is_held_by_namespaces(LandlockScope scope) const {
     return scope == LandlockScope::kSignal ||
-           builder_.policy.network.mode != policy::NetworkMode::kShared;
+           (namespace_flags(builder_.policy) & CLONE_NEWNET) != 0;
   }
 
   static std::string remedy_text(int error) {

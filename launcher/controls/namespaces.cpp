@@ -11,6 +11,7 @@
 namespace belljar::launcher {
 namespace {
 
+using policy::Namespace;
 using policy::NamespaceMode;
 using namespace std::chrono_literals;
 
@@ -40,12 +41,75 @@ constexpr Probe kProbes[] = {
      }},
 };
 
-Status refuse_shared(std::string_view member, NamespaceMode mode) {
-  if (mode == NamespaceMode::kNew) return {};
-  return fail({ErrorKind::kRefused, 0,
-               "a sandbox without an own " + std::string(member) + " namespace does not hold",
-               "namespaces." + std::string(member),
-               "set it to \"new\"; only ipc, uts and cgroup can be \"shared\""});
+Status refuse_shared(const std::string& member, const Namespace& space) {
+  if (space != NamespaceMode::kShared) return {};
+  return fail(
+      {ErrorKind::kRefused, 0, "a sandbox without an own " + member + " namespace does not hold",
+       "namespaces." + member, "set it to \"new\"; only ipc, uts and cgroup can be \"shared\""});
+}
+
+Status refuse_joined(const std::string& member, const Namespace& space, const char* why) {
+  if (space != NamespaceMode::kJoin) return {};
+  return fail({ErrorKind::kRefused, 0, "a " + member + " namespace cannot be joined: " + why,
+               "namespaces." + member, "set it to \"new\""});
+}
+
+void join(PlanBuilder& builder, const char* kind, std::uint64_t flag, const std::string& path,
+          const std::string& because) {
+  builder.add(Phase::kBefore, JoinNamespace{kind, flag, path}, because);
+}
+
+constexpr std::uint64_t kNewTime = 0x80;  // CLONE_NEWTIME
+
+/// What a user namespace owns, everybody in it who has its capabilities can reach. It is there for
+/// others too, so nothing is changed in it.
+Status plan_joined_user(PlanBuilder& builder, bool filtered) {
+  const policy::Policy& policy = builder.policy;
+  const auto refuse = [](const char* what, const char* where, const char* remedy) {
+    return fail({ErrorKind::kRefused, 0, what, where, remedy});
+  };
+  if (policy.identity.ids)
+    return refuse("the ids of a user namespace that is joined are what it maps already",
+                  "identity.ids", "remove it, or set namespaces.user to \"new\"");
+  if (!policy.capabilities.empty())
+    return refuse("capabilities would hold for everything of the user namespace that is joined",
+                  "capabilities", "remove them, or set namespaces.user to \"new\"");
+  if (!filtered && !policy.namespaces.nested_user)
+    return refuse(
+        "the kernel's limit of user namespaces would bind all that is in the one that is "
+        "joined, and the system call filter allows them",
+        "namespaces.nested_user",
+        "use syscalls.base agent@1 or strict@1 without rules for clone, clone3 and "
+        "unshare, or set it to true");
+  return {};
+}
+
+Status plan_joins(PlanBuilder& builder) {
+  const policy::Namespaces& spaces = builder.policy.namespaces;
+  BELLJAR_CHECK(refuse_joined("mount", spaces.mount,
+                              "the sandbox's file tree would be mounted for all that is in it"));
+  BELLJAR_CHECK(refuse_joined("pid", spaces.pid,
+                              "a sandbox ends with the first process of its own, and in another "
+                              "one what the command starts would go on"));
+  struct Kind {
+    const char* member;
+    const char* kind;
+    std::uint64_t flag;
+    const Namespace& space;
+  };
+  const Kind kinds[] = {{"user", "user", CLONE_NEWUSER, spaces.user},
+                        {"ipc", "ipc", CLONE_NEWIPC, spaces.ipc},
+                        {"uts", "uts", CLONE_NEWUTS, spaces.uts},
+                        {"cgroup", "cgroup", CLONE_NEWCGROUP, spaces.cgroup},
+                        {"time", "time", kNewTime, spaces.time}};
+  for (const Kind& kind : kinds)
+    if (kind.space == NamespaceMode::kJoin)
+      join(builder, kind.kind, kind.flag, kind.space.path,
+           std::string("namespaces.") + kind.member);
+  const auto& network = builder.policy.network.mode;
+  if (network == policy::NetworkMode::kJoin)
+    join(builder, "net", CLONE_NEWNET, network.path, "network.mode");
+  return {};
 }
 
 /// Both sets refuse CLONE_NEWUSER, unless the policy has verdicts of its own on the calls.
@@ -62,6 +126,10 @@ Status plan(PlanBuilder& builder) {
   BELLJAR_CHECK(refuse_shared("user", spaces.user));
   BELLJAR_CHECK(refuse_shared("mount", spaces.mount));
   BELLJAR_CHECK(refuse_shared("pid", spaces.pid));
+  BELLJAR_CHECK(plan_joins(builder));
+  const bool filtered = filter_forbids_them(builder.policy.syscalls);
+  const bool joins_user = spaces.user == NamespaceMode::kJoin;
+  if (joins_user) BELLJAR_CHECK(plan_joined_user(builder, filtered));
   builder.add(Phase::kBefore,
               CreateNamespaces{namespace_flags(builder.policy), builder.host.privileged(),
                                builder.ids.uid, builder.ids.gid},
@@ -74,15 +142,14 @@ Status plan(PlanBuilder& builder) {
                 "namespaces.time");
   builder.add(Phase::kGuard, GuardInit{});
   builder.add(Phase::kGuard, JoinKeyring{});
-  if (spaces.nested_user && filter_forbids_them(builder.policy.syscalls))
+  if (spaces.nested_user && filtered)
     return fail({ErrorKind::kRefused, 0,
                  "the system call filter refuses the user namespaces that this allows",
                  "namespaces.nested_user",
                  "add \"clone\", \"clone3\" and \"unshare\" to syscalls.rules with \"allow\", or "
                  "remove it"});
-  if (!spaces.nested_user)
-    builder.add(Phase::kMasks, ForbidUserNamespaces{filter_forbids_them(builder.policy.syscalls)},
-                "namespaces.nested_user");
+  if (!spaces.nested_user && !joins_user)
+    builder.add(Phase::kMasks, ForbidUserNamespaces{filtered}, "namespaces.nested_user");
   builder.add(Phase::kForget, ForgetLauncher{});
   return {};
 }
@@ -110,9 +177,21 @@ std::string time_remedy(int error) {
   return {};
 }
 
+std::string join_remedy(const JoinNamespace& joined, int error) {
+  if (error != EPERM) return {};
+  if (joined.flag == CLONE_NEWUSER)
+    return "run belljar as the uid that it belongs to, outside of it, or as root; in a container, "
+           "allow setns in its seccomp profile";
+  return "that takes CAP_SYS_ADMIN in the user namespace that it belongs to: join that one too "
+         "(namespaces.user), or run belljar as root; in a container, allow setns in its seccomp "
+         "profile";
+}
+
 std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&) {
   if (std::holds_alternative<EnterTimeNamespace>(failed.step->action))
     return time_remedy(failed.sys_errno);
+  if (const auto* joined = std::get_if<JoinNamespace>(&failed.step->action))
+    return join_remedy(*joined, failed.sys_errno);
   if (!std::holds_alternative<CreateNamespaces>(failed.step->action)) return {};
   switch (failed.sys_errno) {
     case ENOSPC:
@@ -135,12 +214,14 @@ std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&)
 }  // namespace
 
 std::uint64_t namespace_flags(const policy::Policy& policy) {
-  std::uint64_t flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID;
+  std::uint64_t flags = CLONE_NEWNS | CLONE_NEWPID;
   const policy::Namespaces& spaces = policy.namespaces;
+  if (spaces.user == NamespaceMode::kNew) flags |= CLONE_NEWUSER;
   if (spaces.ipc == NamespaceMode::kNew) flags |= CLONE_NEWIPC;
   if (spaces.uts == NamespaceMode::kNew) flags |= CLONE_NEWUTS;
   if (spaces.cgroup == NamespaceMode::kNew) flags |= CLONE_NEWCGROUP;
-  if (!shares_network(policy)) flags |= CLONE_NEWNET;
+  if (policy.network.mode != policy::NetworkMode::kJoin && !shares_network(policy))
+    flags |= CLONE_NEWNET;
   return flags;
 }
 

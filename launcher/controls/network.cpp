@@ -38,11 +38,12 @@ constexpr Probe kProbes[] = {
 };
 
 Status plan(PlanBuilder& builder) {
-  switch (builder.policy.network.mode) {
+  switch (builder.policy.network.mode.mode) {
     case NetworkMode::kNone:
       builder.add(Phase::kNetwork, RaiseLoopback{}, "network.mode");
       return {};
     case NetworkMode::kShared:
+    case NetworkMode::kJoin:  // With the other namespaces.
       return {};
     case NetworkMode::kPrivate:
       if (policy::Enforce::kPrefer == builder.policy.network.enforce) {
@@ -58,7 +59,7 @@ Status plan(PlanBuilder& builder) {
 }
 
 std::vector<Requirement> require(const policy::Policy& policy, const Host&) {
-  if (shares_network(policy)) return {};
+  if (policy.network.mode == NetworkMode::kJoin || shares_network(policy)) return {};
   return {{"network namespaces", "network.mode"}};
 }
 

@@ -17,6 +17,7 @@
 #include <ctime>
 
 #include "launcher/sys/proc.hpp"
+#include "launcher/sys/read_file.hpp"
 
 namespace belljar::sys {
 namespace {
@@ -113,18 +114,6 @@ Error unavailable(int error, std::string what) {
 
 // --- files --------------------------------------------------------------------------------------
 
-std::string read_all(int directory, const std::string& path) {
-  const UniqueFd file(openat(directory, path.c_str(), O_RDONLY | O_CLOEXEC));
-  std::string text;
-  std::array<char, 4096> buffer{};
-  while (file.valid()) {
-    const ssize_t got = read(file.get(), buffer.data(), buffer.size());
-    if (got <= 0) break;
-    text.append(buffer.data(), static_cast<std::size_t>(got));
-  }
-  return text;
-}
-
 int write_all(int directory, const char* path, const std::string& text) {
   const UniqueFd file(openat(directory, path, O_WRONLY | O_CLOEXEC));
   if (!file.valid()) return errno;
@@ -163,7 +152,7 @@ bool is_delegated(const OwnCgroup& own, const std::string& directory) {
 }
 
 bool is_alone_in(const std::string& directory) {
-  return trimmed(read_all(AT_FDCWD, directory + "/cgroup.procs")) == std::to_string(getpid());
+  return trimmed(read_file(AT_FDCWD, directory + "/cgroup.procs")) == std::to_string(getpid());
 }
 
 CgroupParent parent_at(const OwnCgroup& own, const std::string& directory,
@@ -206,7 +195,7 @@ Result<CgroupParent> place_for_accounting(const OwnCgroup& own) {
 /// already; its own again when it is alone there and can move into a leaf; or the one above, when
 /// that was given to it.
 Result<CgroupParent> place_v2(const OwnCgroup& own, const std::vector<std::string>& wanted) {
-  const auto words = [](const std::string& file) { return read_all(AT_FDCWD, file); };
+  const auto words = [](const std::string& file) { return read_file(AT_FDCWD, file); };
   const std::string& directory = own.directory;
   const std::vector<std::string> had = among(wanted, words(directory + "/cgroup.controllers"));
   const int error = cannot_use(directory, own);
@@ -241,7 +230,7 @@ std::string pid_namespace() {
 
 /// Field 22 of /proc/PID/stat: with the pid, it names a process for good. Empty when there is none.
 std::string start_time(const std::string& pid) {
-  const std::string text = read_all(proc_directory(), pid + "/stat");
+  const std::string text = read_file(proc_directory(), pid + "/stat");
   const std::size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return {};
   const std::vector<std::string_view> words =
@@ -356,8 +345,8 @@ CgroupPlaces find_cgroup_places(std::string_view membership, std::string_view mo
 }
 
 CgroupPlaces find_cgroup_places(const std::vector<std::string>& controllers) {
-  return find_cgroup_places(read_all(proc_directory(), "self/cgroup"),
-                            read_all(proc_directory(), "self/mountinfo"), controllers);
+  return find_cgroup_places(read_file(proc_directory(), "self/cgroup"),
+                            read_file(proc_directory(), "self/mountinfo"), controllers);
 }
 
 std::string cgroup_name() {
@@ -416,7 +405,7 @@ Status Cgroup::prepare_parent(const CgroupParent& parent,
     if (!home_.valid()) return sys_failure(errno, "open " + procs);
   }
   if (parent.version != 2) return {};
-  const std::string on = read_all(parent_.get(), "cgroup.subtree_control");
+  const std::string on = read_file(parent_.get(), "cgroup.subtree_control");
   for (const std::string& controller : controllers)
     if (controller != kCpuAccounting && !has_word(trimmed(on), ' ', controller))
       to_switch_ += (to_switch_.empty() ? "+" : " +") + controller;
@@ -455,7 +444,7 @@ void Cgroup::leave_leaf() {
 Status Cgroup::set(const std::string& file, const std::string& value) {
   if (const int error = write_all(directory_.get(), file.c_str(), value); error != 0)
     return sys_failure(error, "set " + file + " to " + value + " in " + where_ + "/" + name_);
-  const std::string text = read_all(directory_.get(), file);
+  const std::string text = read_file(directory_.get(), file);
   const std::string_view now = trimmed(text);
   if (now == value) return {};
   const std::optional<std::uint64_t> wanted = parse_number(value), got = parse_number(now);
@@ -497,7 +486,7 @@ void Cgroup::kill() const {
 }
 
 std::optional<std::uint64_t> Cgroup::number(const char* file, std::string_view key) const {
-  const std::string text = read_all(directory_.get(), file);
+  const std::string text = read_file(directory_.get(), file);
   if (key.empty()) return parse_number(trimmed(text));
   for (std::string_view line : split(text, '\n'))
     if (line.starts_with(key) && line.size() > key.size() && line[key.size()] == ' ')

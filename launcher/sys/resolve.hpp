@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "launcher/sys/unique_fd.hpp"
 #include "policy/base/result.hpp"
 
 namespace belljar::sys {
@@ -15,5 +16,9 @@ namespace belljar::sys {
 
 /// O_PATH descriptor of `path`, or -errno; -ELOOP when any component is a symbolic link, whosever.
 [[nodiscard]] long open_without_links(const std::string& path);
+
+/// An O_PATH descriptor of what `path` (absolute) leads to by root's own links alone. A last
+/// component on procfs is followed, as /proc/PID/ns/net leads to a namespace.
+[[nodiscard]] Result<UniqueFd> open_trusted(const std::string& path);
 
 }  // namespace belljar::sys

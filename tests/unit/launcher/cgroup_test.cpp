@@ -181,6 +181,26 @@ TEST_CASE("v2: a policy's limits become the files of version 2, memory as a grou
       "limit cpus to 1.5 (cpu.max), and read it back\n"));
 }
 
+TEST_CASE("v2: every cgroup counts processor time, with or without controllers") {
+  const FakeTree tree;
+  tree.add("/busy", "", "", "1\n2\n");
+  const sys::CgroupPlaces alone = tree.places("/busy", {"cpuacct"});
+  REQUIRE(alone.serving("cpuacct") != nullptr);
+  CHECK(alone.serving("cpuacct")->directory == tree.root + "/busy");
+  tree.add("/unit", "memory", "memory");
+  tree.add("/unit/main", "memory", "", "1\n2\n");
+  const sys::CgroupPlaces both = tree.places("/unit/main", {"memory", "cpuacct"});
+  REQUIRE(both.serving("cpuacct") != nullptr);
+  CHECK(both.serving("cpuacct") == both.serving("memory"));
+  auto cgroup = sys::Cgroup::make(*both.serving("cpuacct"), "sandbox", {"memory", "cpuacct"});
+  REQUIRE(cgroup);
+  CHECK(tree.read("/unit/cgroup.subtree_control").find("cpuacct") == std::string::npos);
+  tree.write("/unit/sandbox/cpu.stat", "usage_usec 2500000\nuser_usec 1\n");
+  CHECK(cgroup->number("cpu.stat", "usage_usec") == 2500000);
+  fs::remove(tree.root + "/unit/sandbox/cpu.stat");
+  CHECK(cgroup->remove());
+}
+
 TEST_CASE("v2: the kernel freezes and kills a cgroup as a whole") {
   if (geteuid() != 0) return;
   const pid_t child = fork();

@@ -84,6 +84,19 @@ TEST_CASE("paths of final must be paths of a policy") {
              R"("name":"x")") == "");
 }
 
+TEST_CASE("a namespace that is joined is neither within another nor within what is shared") {
+  for (const char* other : {"/run/b", "shared", "private"}) {
+    const std::string changed = R"("network":{"mode":")" + std::string(other) + "\"}";
+    CHECK(above(changed, R"("network":{"mode":"/run/a"})") == "network.mode\n");
+    CHECK(above(R"("network":{"mode":"/run/a"})", changed) == "network.mode\n");
+  }
+  CHECK(above(R"("network":{"mode":"/run/a"})", R"("network":{"mode":"/run/a"})").empty());
+  CHECK(above(R"("namespaces":{"uts":"/run/a"})", R"("namespaces":{"uts":"shared"})") ==
+        "namespaces.uts\n");
+  CHECK(above(R"("namespaces":{"uts":"shared"})", R"("namespaces":{"uts":"/run/a"})") ==
+        "namespaces.uts\n");
+}
+
 struct Change {
   std::string_view wide, narrow;
 };
@@ -91,6 +104,12 @@ struct Change {
 TEST_CASE("each kind of field has its order") {
   constexpr Change kChanges[] = {
       {R"("namespaces":{"ipc":"shared"})", R"("namespaces":{})"},
+      {R"("namespaces":{"ipc":"/run/ipc"})", R"("namespaces":{})"},
+      {R"("network":{"mode":"/run/netns/a"})", R"("network":{"mode":"none"})"},
+      {R"("limits":{})", R"("limits":{"cpu_time":"1s"})"},
+      {R"("limits":{"cpu_time":"2s"})", R"("limits":{"cpu_time":"1s"})"},
+      {R"("identity":{"ids":100})", R"("identity":{"ids":10})"},
+      {R"("identity":{"ids":1})", R"("identity":{})"},
       {R"("namespaces":{"nested_user":true})", R"("namespaces":{})"},
       {R"("identity":{"umask":"022"})", R"("identity":{"umask":"077"})"},
       {R"("identity":{"enforce":"prefer"})", R"("identity":{"enforce":"require"})"},

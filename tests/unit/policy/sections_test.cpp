@@ -46,6 +46,35 @@ TEST_CASE("keys of the design that are not enforced are refused wherever they ar
   CHECK(first_message(R"("tests":null)") == kRefused);
 }
 
+TEST_CASE("a namespace is a word or the path of one to join") {
+  const Policy policy = load_body(
+      R"("namespaces":{"ipc":"/proc/7/ns//ipc","time":"/run/time"},"network":{"mode":"/run/net/"})");
+  CHECK(policy.namespaces.ipc == Namespace{NamespaceMode::kJoin, "/proc/7/ns/ipc"});
+  CHECK(policy.namespaces.time == NamespaceMode::kJoin);
+  CHECK(policy.namespaces.uts == NamespaceMode::kNew);
+  CHECK(policy.network.mode.path == "/run/net");
+  CHECK(errors_in(R"("namespaces":{"ipc":"./ipc"})") ==
+        "p.json:1:34: namespaces.ipc: expected \"new\", \"shared\" or a path to join, got the "
+        "string \"./ipc\"");
+  CHECK(contains(first_message(R"("namespaces":{"ipc":"/a/../b"})"), ".."));
+  CHECK(contains(first_message(R"("identity":{"hostname":"x"},"namespaces":{"uts":"/run/uts"})"),
+                 "would rename all that is in the namespace of namespaces.uts"));
+  CHECK(contains(first_message(
+                     R"("namespaces":{"time":"/run/t","time_offsets":{"boottime":"1h"}})"),
+                 "clocks of a namespace that is joined cannot be moved"));
+}
+
+TEST_CASE("identity.ids is a number of ids, and limits.cpu_time a time above zero") {
+  CHECK_FALSE(load_body(R"("identity":{})").identity.ids);
+  CHECK(load_body(R"("identity":{"ids":65536})").identity.ids == 65536);
+  for (const char* wrong : {"0", "-1", "4294967295", "\"65536\"", "1.5"})
+    CHECK(contains(first_message(R"("identity":{"ids":)" + std::string(wrong) + "}"),
+                   "expected a whole number from 1 to 4294967294"));
+  CHECK(load_body(R"("limits":{"cpu_time":"90s"})").limits.cpu_time == std::chrono::seconds(90));
+  CHECK(first_message(R"("limits":{"cpu_time":"0s"})") ==
+        "0 never means unlimited; leave it out for no limit");
+}
+
 TEST_CASE("limits that the kernel ignores are refused") {
   for (const char* name : {"locks", "rss"}) {
     CHECK(first_message(R"("limits":{"rlimits":{")" + std::string(name) + R"(":"unlimited"}})") ==
@@ -108,7 +137,7 @@ TEST_CASE("a section that is no object is refused with an example") {
 TEST_CASE("all errors come at once, in the order of the text") {
   CHECK(errors_in(R"("env":{"pas":[]},"network":{"mode":"nome"},"io":{"keep":[1]})") ==
         "p.json:1:21: env.pas: unknown key; did you mean \"pass\"?\n"
-        "p.json:1:49: network.mode: expected \"none\", \"shared\" or \"private\", got the string "
+        "p.json:1:49: network.mode: expected \"none\", \"shared\", \"private\" or a path to join, got the string "
         "\"nome\"; did you mean \"none\"?\n"
         "p.json:1:71: io.keep[0]: expected a whole number from 3 to 1048575, got the number 1");
 }
