@@ -262,6 +262,8 @@ class Walk {
   }
 
   void look_at_abstract_sockets() {
+    if (policy_.network.mode == policy::NetworkMode::kJoin)
+      pass_over(policy_.network.mode.path, "the sockets of a namespace that is joined");
     if (!shares_network(policy_)) return;
     for (const Step& step : plan_.steps)
       if (const auto* domain = std::get_if<TakeLandlock>(&step.action);

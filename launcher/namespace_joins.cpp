@@ -46,6 +46,15 @@ Result<UniqueFd> open_namespace(const JoinNamespace& action) {
   return fd;
 }
 
+std::string remedy(int error) {
+  if (error == ELOOP) return "name what the link points to; for /proc/self, the process";
+  if (error == EACCES)
+    return "its process belongs to another uid: run belljar as that one, or as root, or have the "
+           "namespace mounted on a file";
+  return "name one that is there: /proc/PID/ns/KIND while PID runs, /run/netns/NAME after ip netns "
+         "add NAME";
+}
+
 /// Without CAP_SYS_PTRACE, root is nobody to a process of another uid (man 2 ptrace).
 Result<UniqueFd> open_as_either(const JoinNamespace& action, const Plan& plan, const Host& host) {
   Result<UniqueFd> fd = open_namespace(action);
@@ -70,6 +79,10 @@ Status NamespaceJoins::open(const Plan& plan, const Host& host) {
     if (kept) continue;
     Error error = kept.error();
     error.where = plan.steps[i].because;
+    if (error.remedy.empty()) {
+      error.what = "cannot join " + action->path + ": " + error.what;
+      error.remedy = remedy(error.sys_errno);
+    }
     return fail(std::move(error));
   }
   return {};

@@ -103,24 +103,22 @@ Result<std::string> resolve_trusted(const std::string& path) {
 
 Result<UniqueFd> open_trusted(const std::string& path) {
   const std::string resolved = BELLJAR_TRY(resolve_trusted(path));
-  UniqueFd at(open("/", O_PATH | O_DIRECTORY | O_CLOEXEC));
-  for (std::size_t from = resolved.find_first_not_of('/'); from != std::string::npos;) {
-    const std::size_t to = std::min(resolved.find('/', from), resolved.size());
-    const std::string name = resolved.substr(from, to - from);
-    from = resolved.find_first_not_of('/', to);
-    struct statfs system {};
-    const bool magic = from == std::string::npos && fstatfs(at.get(), &system) == 0 &&
-                       system.f_type == PROC_SUPER_MAGIC;
-    UniqueFd next(openat(at.get(), name.c_str(), O_PATH | O_CLOEXEC | (magic ? 0 : O_NOFOLLOW)));
-    struct stat about {};
-    if (!next.valid() || fstat(next.get(), &about) != 0)
-      return sys_failure(errno, "open " + resolved.substr(0, to));
-    if (S_ISLNK(about.st_mode))
-      return sys_failure(ELOOP,
-                         "open " + path + ", where " + resolved.substr(0, to) + " is a link");
-    at = std::move(next);
-  }
-  return at;
+  const std::size_t slash = resolved.rfind('/');
+  const std::string parent = slash == 0 ? "/" : resolved.substr(0, slash);
+  const long directory = open_without_links(parent);
+  if (directory < 0)
+    return sys_failure(static_cast<int>(-directory),
+                       "open " + parent + " without following a link");
+  const UniqueFd at(static_cast<int>(directory));
+  struct statfs system {};
+  const bool magic = fstatfs(at.get(), &system) == 0 && system.f_type == PROC_SUPER_MAGIC;
+  const char* name = resolved.c_str() + slash + 1;
+  UniqueFd fd(
+      openat(at.get(), *name == '\0' ? "." : name, O_PATH | O_CLOEXEC | (magic ? 0 : O_NOFOLLOW)));
+  struct stat about {};
+  if (!fd.valid() || fstat(fd.get(), &about) != 0) return sys_failure(errno, "open " + resolved);
+  if (S_ISLNK(about.st_mode)) return sys_failure(ELOOP, "open " + resolved + ", which is a link");
+  return fd;
 }
 
 }  // namespace belljar::sys

@@ -55,7 +55,7 @@ TEST_CASE("more ids inside leave the first of them where they were") {
   CHECK(uids(R"("ids":1,"inside_uid":0)", host) == Lines{{0, 1000, 1}});
   CHECK(uids(R"("ids":12,"inside_uid":0)", host) ==
         Lines{{0, 1000, 1}, {1, 100000, 10}, {11, 200000, 1}});
-  CHECK(uids(R"("ids":111,"inside_uid":10)", host) ==
+  CHECK(uids(R"("ids":111,"inside_uid":10,"inside_gid":10)", host) ==
         Lines{{10, 1000, 1}, {0, 100000, 10}, {11, 200000, 100}});
   CHECK(uids(R"("umask":"022")", host) == Lines{{1000, 1000, 1}});
 }
