@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <sstream>
 
 #include "launcher/sys/proc.hpp"
 #include "launcher/sys/read_file.hpp"
@@ -24,6 +25,19 @@ Status set_limit(sys::Cgroup& cgroup, const LimitCgroup& limit) {
 bool killed_for_memory(const sys::Cgroup& cgroup) {
   const char* file = cgroup.version() == 2 ? "memory.events" : "memory.oom_control";
   return cgroup.number(file, "oom_kill").value_or(0) > 0;
+}
+
+/// v1 shows whoever is on the way out at the root of its hierarchies, for a while before the end
+/// can be waited for (kernel/cgroup/cgroup.c, proc_cgroup_show). It has started nothing by then, or
+/// takes that with it.
+bool is_exiting(pid_t pid) {
+  constexpr unsigned long kExiting = 4;  // PF_EXITING
+  const std::string text = sys::read_file(sys::proc_directory(), std::to_string(pid) + "/stat");
+  std::istringstream fields(text.substr(std::min(text.rfind(')') + 1, text.size())));
+  std::string skipped;
+  for (int i = 0; i < 6; ++i) fields >> skipped;
+  unsigned long flags = 0;
+  return fields >> flags && (flags & kExiting) != 0;
 }
 
 bool counts_cpu_time(const MakeCgroup& make) {
@@ -95,7 +109,7 @@ Status Cgroups::check(pid_t pid) const {
   if (made_.empty()) return {};
   const std::string text = sys::read_file(sys::proc_directory(), std::to_string(pid) + "/cgroup");
   for (const Made& made : made_)
-    if (!made.cgroup.holds(text))
+    if (!made.cgroup.holds(text) && !is_exiting(pid))
       return fail({ErrorKind::kRefused,
                    0,
                    "the sandbox's first process is not in the cgroup " + made.cgroup.name() +

@@ -41,7 +41,7 @@ class Cgroups {
   [[nodiscard]] Status enter();
   [[nodiscard]] Status leave();
 
-  /// Read-back: the process is in each of them.
+  /// Read-back: the process is in each of them, or is ending.
   [[nodiscard]] Status check(pid_t pid) const;
 
   /// Kills what is in them, where the kernel can (v2). Pid 1's death does the same, a little later.

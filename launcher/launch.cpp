@@ -284,17 +284,9 @@ class Launcher {
                                                : clone_modern(arena);
     Status left = cgroups_.leave();
     if (Status restored = relay_.restore(); !restored) left = restored;
-    if (left && error == 0 && init_.valid()) left = check_cgroups();
+    if (left && error == 0 && init_.valid()) left = cgroups_.check(init_pid_);
     if (!left) own_failure_ = left.error();
     return error;
-  }
-
-  /// A first process that has ended already is in no cgroup any more, and has started nothing.
-  [[nodiscard]] Status check_cgroups() const {
-    Status in = cgroups_.check(init_pid_);
-    pollfd ended{init_.get(), POLLIN, 0};
-    if (!in && poll(&ended, 1, 0) == 1) return {};
-    return in;
   }
 
   Attempt cannot_create(int error) {
@@ -763,7 +755,7 @@ class Launcher {
     init_ = UniqueFd(static_cast<int>(opened));
     reap_helper();
     if (init_.valid()) {
-      Status placed = check_cgroups();
+      Status placed = cgroups_.check(init_pid_);
       if (placed) placed = cgroups_.take_room_back();
       if (!placed) {
         own_failure_ = placed.error();

@@ -226,13 +226,18 @@ def bench_limits(lab, field, settings):
         subjects += [field.belljar_with_limits(name, limits) for limits in LIMITS]
     timings, refused = measure(lab, subjects, settings.rounds, settings.launches)
     overhead = beyond_bare(timings, laboratory.Timing.median)
-    rows = {name: {"median": timing.median(), "own_overhead": overhead.get(name),
-                   "to_base": quotient(overhead.get(name), overhead.get(name.partition(", ")[0]))}
-            for name, timing in timings.items()}
+    quiet = beyond_bare(timings, laboratory.Timing.quiet)
+    rows = {}
+    for name in overhead:
+        base = name.partition(", ")[0]
+        rows[name] = {"own_overhead": overhead[name],
+                      "to_base": quotient(overhead[name], overhead.get(base)),
+                      "quiet_overhead": quiet[name],
+                      "quiet_to_base": quotient(quiet[name], quiet.get(base))}
     title("limits by cgroups (ms)")
-    print_table(["", "median", "own overhead", "/ without"],
-                [[name, *(number(row[key]) for key in ("median", "own_overhead", "to_base"))]
-                 for name, row in rows.items()])
+    keys = ("own_overhead", "to_base", "quiet_overhead", "quiet_to_base")
+    print_table(["", "own overhead", "/ without", "quiet overhead", "/ without"],
+                [[name, *(number(row[key]) for key in keys)] for name, row in rows.items()])
     print_refused(refused)
     return {"contenders": rows, "refused": refused}
 
