@@ -304,8 +304,11 @@ void check_queues(Reader& reader, const Node& node, const Policy& policy) {
     const Reader::Scope outer(reader, "filesystem");
     const Reader::Scope middle(reader, "mounts");
     const Reader::Scope inner(reader, target);
+    const bool joined = policy.namespaces.ipc == NamespaceMode::kJoin;
     refuse_at(reader, mounts.find(target)->value, "type",
-              "would be the host's queues, because namespaces.ipc is \"shared\" (" +
+              std::string(joined ? "would be those of the namespace of namespaces.ipc ("
+                                 : "would be the host's queues, because namespaces.ipc is "
+                                   "\"shared\" (") +
                   reader.text_of(node.find("namespaces")->value.find("ipc")->value.place) +
                   "); make it \"new\" or remove the mount");
   }

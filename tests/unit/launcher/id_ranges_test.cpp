@@ -15,8 +15,9 @@ constexpr std::string_view kPasswd =
 TEST_CASE("a table names a user by number, and by each of its names") {
   CHECK(sys::owner_names(kPasswd, 1000) == std::vector<std::string>{"1000", "ada", "ada2"});
   CHECK(sys::owner_names(kPasswd, 7) == std::vector<std::string>{"7"});
-  const std::vector<IdRange> found = sys::ranges_of(
-      "ada:100000:65536\nbob:200000:65536\n1000:300000:10\nada2:400000:1\n", {"1000", "ada", "ada2"});
+  const std::vector<IdRange> found =
+      sys::ranges_of("ada:100000:65536\nbob:200000:65536\n1000:300000:10\nada2:400000:1\n",
+                     {"1000", "ada", "ada2"});
   CHECK(found == std::vector<IdRange>{{100000, 65536}, {300000, 10}, {400000, 1}});
 }
 
@@ -37,14 +38,14 @@ Host host_with(std::vector<IdRange> ranges) {
 }
 
 std::vector<IdLine> uids(std::string_view identity, const Host& host) {
-  const Plan plan = plan_of(
-      policy_of("{\"version\":1,\"identity\":{" + std::string(identity) + "}}"), host);
+  const Plan plan =
+      plan_of(policy_of("{\"version\":1,\"identity\":{" + std::string(identity) + "}}"), host);
   return find<MapIds>(plan)->uids;
 }
 
 Error refusal(std::string_view identity, const Host& host) {
-  return refusal_of(
-      policy_of("{\"version\":1,\"identity\":{" + std::string(identity) + "}}"), host);
+  return refusal_of(policy_of("{\"version\":1,\"identity\":{" + std::string(identity) + "}}"),
+                    host);
 }
 
 TEST_CASE("more ids inside leave the first of them where they were") {
@@ -103,9 +104,10 @@ TEST_CASE("what is joined is not created, and joined before anything is") {
   const Plan plan = plan_of(
       policy_of(R"({"version":1,"namespaces":{"uts":"/run/u"},"network":{"mode":"/run/n"}})"),
       plain_host());
-  CHECK(texts(plan).starts_with("join the uts namespace /run/u, and read it back\n"
-                                "join the net namespace /run/n, and read it back\n"
-                                "create namespaces: user, mount, pid, ipc, cgroup\n"));
+  CHECK(
+      texts(plan).starts_with("join the uts namespace /run/u, and read it back\n"
+                              "join the net namespace /run/n, and read it back\n"
+                              "create namespaces: user, mount, pid, ipc, cgroup\n"));
   CHECK(find<RaiseLoopback>(plan) == nullptr);
 }
 

@@ -59,9 +59,9 @@ TEST_CASE("a namespace is a word or the path of one to join") {
   CHECK(contains(first_message(R"("namespaces":{"ipc":"/a/../b"})"), ".."));
   CHECK(contains(first_message(R"("identity":{"hostname":"x"},"namespaces":{"uts":"/run/uts"})"),
                  "would rename all that is in the namespace of namespaces.uts"));
-  CHECK(contains(first_message(
-                     R"("namespaces":{"time":"/run/t","time_offsets":{"boottime":"1h"}})"),
-                 "clocks of a namespace that is joined cannot be moved"));
+  CHECK(
+      contains(first_message(R"("namespaces":{"time":"/run/t","time_offsets":{"boottime":"1h"}})"),
+               "clocks of a namespace that is joined cannot be moved"));
 }
 
 TEST_CASE("identity.ids is a number of ids, and limits.cpu_time a time above zero") {
@@ -137,7 +137,8 @@ TEST_CASE("a section that is no object is refused with an example") {
 TEST_CASE("all errors come at once, in the order of the text") {
   CHECK(errors_in(R"("env":{"pas":[]},"network":{"mode":"nome"},"io":{"keep":[1]})") ==
         "p.json:1:21: env.pas: unknown key; did you mean \"pass\"?\n"
-        "p.json:1:49: network.mode: expected \"none\", \"shared\", \"private\" or a path to join, got the string "
+        "p.json:1:49: network.mode: expected \"none\", \"shared\", \"private\" or a path to join, "
+        "got the string "
         "\"nome\"; did you mean \"none\"?\n"
         "p.json:1:71: io.keep[0]: expected a whole number from 3 to 1048575, got the number 1");
 }
