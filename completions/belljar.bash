@@ -2,7 +2,7 @@
 
 _belljar_options_explain="-h --help -p --policy -v --volume -e --env -w --workdir --workspace --network
   --timeout --set --var"
-_belljar_options_run="$_belljar_options_explain --record --status-fd"
+_belljar_options_run="$_belljar_options_explain --record --status-fd --explain-denials"
 _belljar_options_explain+=" --can --exposure --json"
 _belljar_options_policy="init check show diff schema -h --help --ceiling --origin --json --set --var"
 

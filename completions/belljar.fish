@@ -44,3 +44,4 @@ complete -c belljar -n "__belljar_in run" -l status-fd -x -d "Write started, sto
 complete -c belljar -n "__fish_seen_subcommand_from run explain; and contains -- -- (commandline -opc)" -x -a "(__fish_complete_subcommand --fcs-skip=3)"
 complete -c belljar -n "__belljar_in explain" -l exposure -d "List what the command could reach"
 complete -c belljar -n "__belljar_in explain" -l json -d "Print the exposure as JSON"
+complete -c belljar -n "__belljar_in run" -l explain-denials -d "Say at the end what was refused, and why"

@@ -59,7 +59,7 @@ class Question {
   Result<Answer> connect(const std::string& address, std::uint16_t port) {
     const std::string mode = view_.origin("network.mode");
     if (policy_.network.mode == policy::NetworkMode::kNone)
-      return no(Decision::kNetwork, "there is no network but the sandbox's own loopback, " + mode,
+      return no(Decision::kNoNetwork, "there is no network but the sandbox's own loopback, " + mode,
                 "network.mode");
     if (policy_.syscalls.base == policy::SyscallBase::kStrict1 &&
         !policy_.syscalls.rules.contains("socket"))

@@ -19,12 +19,12 @@ enum class Decision {
   kMasked,
   kReadOnly,
   kNoExec,
-  kHidden,   ///< Nothing of the plan shows it.
-  kOwner,    ///< Owner, mode or ACL on the host.
-  kAbsent,   ///< The host has nothing there.
-  kNetwork,  ///< There is no way out.
-  kFilter,   ///< No such socket can be made.
-  kPort,     ///< Landlock.
+  kHidden,     ///< Nothing of the plan shows it.
+  kOwner,      ///< Owner, mode or ACL on the host.
+  kAbsent,     ///< The host has nothing there.
+  kNoNetwork,  ///< There is no way out.
+  kFilter,     ///< No such socket can be made.
+  kPort,       ///< Landlock.
 };
 
 struct Answer {

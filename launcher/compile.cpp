@@ -322,6 +322,7 @@ struct Lower {
     Op made = op(OpCode::kInstallFilter);
     made.s0 = builder.array(a.filter.instructions().data(), a.filter.instructions().size());
     made.a = a.filter.instructions().size();
+    made.b = a.listens;
     return made;
   }
   std::optional<Op> operator()(const CheckPayload& a) const {

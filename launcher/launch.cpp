@@ -27,6 +27,7 @@
 #include "launcher/child/child.hpp"
 #include "launcher/controls/control.hpp"
 #include "launcher/cpu_meter.hpp"
+#include "launcher/denial_watch.hpp"
 #include "launcher/disk_meter.hpp"
 #include "launcher/failure.hpp"
 #include "launcher/namespace_joins.hpp"
@@ -149,7 +150,8 @@ class Launcher {
         events_(events),
         relay_(plan),
         meter_(plan),
-        cpu_meter_(plan, cgroups_) {}
+        cpu_meter_(plan, cgroups_),
+        denials_(plan, policy, host) {}
 
   Record run() {
     const Clock::time_point begun = Clock::now();
@@ -170,11 +172,18 @@ class Launcher {
       }
     }
     cgroups_.remove();
+    note_denials();
     record_.usage.wall = since(begun);
     return std::move(record_);
   }
 
  private:
+  void note_denials() {
+    record_.denials = denials_.collect();
+    if (record_.denials && record_.cause == Cause::kSyscall)
+      record_.denials->list.push_back(DenialJudge(plan_, policy_, host_).kill());
+  }
+
   void refuse(const Error& error) {
     record_.cause = Cause::kSetup;
     record_.exit_code = 125;
@@ -458,12 +467,13 @@ class Launcher {
 
   Attempt watch() {
     for (;;) {
-      constexpr std::size_t kOwn = 4;
+      constexpr std::size_t kOwn = 5;
       std::array<pollfd, kOwn + OutputRelay::kPolls + TerminalRelay::kPollCount> ready = {
           {{control_.get(), POLLIN, 0},
            {signals_.get(), POLLIN, 0},
            {init_.get(), POLLIN, 0},
-           {cgroups_.memory_event(), POLLIN, 0}}};
+           {cgroups_.memory_event(), POLLIN, 0},
+           {denials_.descriptor(), POLLIN, 0}}};
       relay_.wait_for(ready.data() + kOwn);
       const auto relayed = std::span(ready).last<TerminalRelay::kPollCount>();
       std::ranges::copy(terminal_.wanted(), relayed.begin());
@@ -487,6 +497,9 @@ class Launcher {
       if (ready[3].revents != 0 && memory_ran_out()) return end_with(Cause::kMemory);
       if (relay_.move(ready.data() + kOwn) || wrote_too_much()) return end_with(Cause::kOutput);
       if (!heard && ready[2].revents != 0) return ended_silently();
+      // Without it what is only looked at fails, too: nothing true could be said of such a run.
+      if (ready[4].revents != 0)
+        return give_up("explain what is refused: who listened has ended", EPIPE);
     }
   }
 
@@ -655,7 +668,7 @@ class Launcher {
     return poll(&ready, 1, 0) == 1;
   }
 
-  /// As recv. Descriptors that come along are the terminal's.
+  /// As recv. Descriptors that come along are the terminal's two, or the filter's listener.
   ssize_t receive(Message& message) {
     alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> room;
     iovec part{&message, sizeof message};
@@ -668,6 +681,13 @@ class Launcher {
     const cmsghdr* beside = got < 0 ? nullptr : CMSG_FIRSTHDR(&envelope);
     if (beside == nullptr || beside->cmsg_type != SCM_RIGHTS) return got;
     std::array<int, 2> ends{};
+    if (beside->cmsg_len == CMSG_LEN(sizeof(int))) {
+      std::memcpy(ends.data(), CMSG_DATA(beside), sizeof(int));
+      // At once, and before the message is understood: the payload waits for an answer.
+      if (Status watched = denials_.start(UniqueFd(ends[0])); !watched)
+        own_failure_ = watched.error();
+      return got;
+    }
     if (beside->cmsg_len != CMSG_LEN(sizeof ends)) return got;
     std::memcpy(ends.data(), CMSG_DATA(beside), sizeof ends);
     const int step = step_of<OpenTerminal>();
@@ -686,6 +706,7 @@ class Launcher {
     // error.
     if (got < 0 && errno == ECONNRESET) got = receive(message);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+    if (own_failure_) return cannot_act();
     if (got != sizeof message || !makes_sense(message, plan_)) return end_of_file();
     // Init may speak before the helper has said which process it is.
     const bool is_helpers =
@@ -734,6 +755,7 @@ class Launcher {
         if (terminal_.active()) stop_likewise();
         return std::nullopt;
       case MessageKind::kTerminal:
+      case MessageKind::kListener:
         return std::nullopt;
       case MessageKind::kContinued:
         if (events_.continued) events_.continued();
@@ -906,7 +928,8 @@ class Launcher {
 
   [[nodiscard]] bool has_filter() const {
     for (const Step& step : plan_.steps)
-      if (std::holds_alternative<InstallFilter>(step.action)) return true;
+      if (const auto* install = std::get_if<InstallFilter>(&step.action))
+        return !install->listens || install->judged;
     return false;
   }
 
@@ -963,6 +986,7 @@ class Launcher {
   DiskMeter meter_;
   CpuMeter cpu_meter_;
   NamespaceJoins joins_;
+  DenialWatch denials_;
   Surroundings surroundings_;
   const CreateNamespaces* create_ = nullptr;
   const MapIds* map_ = nullptr;

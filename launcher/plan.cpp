@@ -272,7 +272,8 @@ struct Describe {
   std::string operator()(const SetNoNewPrivileges&) const { return "set no_new_privs"; }
   std::string operator()(const InstallFilter& a) const {
     return "install the system call filter " + a.set + " (" +
-           std::to_string(a.filter.instructions().size()) + " instructions)";
+           std::to_string(a.filter.instructions().size()) + " instructions)" +
+           (a.listens ? ", and let belljar see what is refused" : "");
   }
   std::string operator()(const CheckPayload& a) const {
     return std::string("read back: ids, ") + (a.groups ? "groups, " : "") +

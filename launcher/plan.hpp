@@ -347,6 +347,8 @@ struct SetNoNewPrivileges {};
 struct InstallFilter {
   std::string set;  ///< "agent@1", or the base with "and N rules of the policy".
   SeccompFilter filter;
+  bool listens = false;  ///< `filter` tells belljar what it refuses (seccomp/watch.hpp),
+  std::optional<SeccompFilter> judged;  ///< which is what this one does; absent: nothing.
 };
 
 /// Read-back (b): what /proc/self/status says of the payload just before exec. The comparison is
@@ -407,6 +409,7 @@ struct Plan {
 struct Command {
   std::vector<std::string> argv;
   std::string directory;  ///< Empty: the workspace, or "/".
+  bool explain_denials = false;
 };
 
 /// The plan for `command` under `policy` on `host`. Errors name the policy path and the remedy.

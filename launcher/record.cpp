@@ -35,6 +35,22 @@ Json usage_json(const Usage& usage) {
   return json;
 }
 
+Json denials_json(const Denials& denials) {
+  Json list = Json::array();
+  for (const Denial& denial : denials.list) {
+    Json json = {{"what", denial.what},
+                 {"subject", denial.subject},
+                 {"error", denial.error},
+                 {"times", denial.times},
+                 {"because", denial.because}};
+    if (!denial.policy.empty()) json["policy"] = denial.policy;
+    if (!denial.change.empty()) json["change"] = denial.change;
+    if (denial.expected) json["expected"] = true;
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
 }  // namespace
 
 const char* cause_name(Cause cause) {
@@ -91,6 +107,11 @@ std::string Record::json() const {
   json["degraded"] = Json::array();
   for (const Degraded& item : degraded)
     json["degraded"].push_back({{"control", item.control}, {"what", item.what}});
+  if (denials) {
+    json["denials"] = denials_json(*denials);
+    json["denials_not_kept"] = denials->not_kept;
+    json["denials_notes"] = denials->notes;
+  }
   json["sandbox"] = "on";
   json["back_end"] = back_end_name(back_end);
   json["policy"] = policy_name;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launcher/compile.hpp"
+#include "launcher/denials.hpp"
 #include "launcher/plan.hpp"
 
 namespace belljar::launcher {
@@ -65,6 +66,7 @@ struct Record {
   std::vector<std::string> limits;  ///< Limits that were touched, by name.
   Usage usage;
   std::vector<Degraded> degraded;
+  std::optional<Denials> denials;  ///< Where they were asked for.
   BackEnd back_end = BackEnd::kModern;
   std::string policy_name;
   std::string policy_digest;

@@ -91,15 +91,19 @@ View::View(const Plan& plan, const policy::Policy& policy) : policy_(policy) {
   }
 }
 
-const Step& View::covering(std::string_view path) const {
+const Step& View::covering(std::string_view path) const { return *covering(path, true); }
+
+/// Never null: AttachRoot is in every plan.
+const Step* View::covering(std::string_view path, bool masks) const {
   const Step* best = nullptr;
   std::size_t length = 0;
   for (const auto& [target, step] : placed_) {
     if (target.size() < length || !is_within(path, target)) continue;
+    if (!masks && std::holds_alternative<MaskPath>(step->action)) continue;
     best = step;
     length = target.size();
   }
-  return *best;  // AttachRoot is in every plan.
+  return best;
 }
 
 bool View::holds_a_target(std::string_view path) const {
@@ -107,8 +111,13 @@ bool View::holds_a_target(std::string_view path) const {
                      [path](const auto& placed) { return is_within(placed.first, path); });
 }
 
-std::string View::on_host(const std::string& path) const {
-  const Step& step = covering(path);
+std::string View::on_host(const std::string& path) const { return on_host(path, covering(path)); }
+
+std::string View::on_host_unmasked(const std::string& path) const {
+  return on_host(path, *covering(path, false));
+}
+
+std::string View::on_host(const std::string& path, const Step& step) {
   if (const auto* overlay = std::get_if<MountOverlay>(&step.action))
     return find_in_overlay(*overlay, path);
   const std::string source = source_of(step), target = target_of(step.action);

@@ -31,6 +31,9 @@ class View {
   /// What the host calls the thing at `path` (without links): empty unless it comes from the host.
   [[nodiscard]] std::string on_host(const std::string& path) const;
 
+  /// The same of what is there below the masks.
+  [[nodiscard]] std::string on_host_unmasked(const std::string& path) const;
+
   /// `path` without links, as the sandbox's root would have them followed; nothing when there are
   /// too many.
   [[nodiscard]] std::optional<std::string> follow(const std::string& path) const;
@@ -40,6 +43,8 @@ class View {
   [[nodiscard]] std::string line(const Step& step) const;
 
  private:
+  [[nodiscard]] const Step* covering(std::string_view path, bool masks) const;
+  [[nodiscard]] static std::string on_host(const std::string& path, const Step& step);
   [[nodiscard]] std::optional<std::string> link_at(const std::string& path) const;
 
   const policy::Policy& policy_;

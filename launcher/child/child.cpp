@@ -1283,21 +1283,22 @@ int do_forbid_user_namespaces(Child& child, const Op& op) noexcept {
   return rc < 0 && op.a != 0 ? 0 : rc;
 }
 
-/// Hands two descriptors to the launcher beside a message.
+/// Hands one or two descriptors (`second` is -1 without) to the launcher beside a message.
 int send_with(Child& child, const Message& message, int first, int second) noexcept {
   alignas(cmsghdr) char room[CMSG_SPACE(2 * sizeof(int))] = {};
   iovec part = {const_cast<Message*>(&message), sizeof message};
   msghdr envelope = {};
   envelope.msg_iov = &part;
   envelope.msg_iovlen = 1;
+  const std::size_t size = (second < 0 ? 1 : 2) * sizeof(int);
   envelope.msg_control = room;
-  envelope.msg_controllen = sizeof room;
+  envelope.msg_controllen = CMSG_SPACE(size);
   cmsghdr* beside = CMSG_FIRSTHDR(&envelope);
   beside->cmsg_level = SOL_SOCKET;
   beside->cmsg_type = SCM_RIGHTS;
-  beside->cmsg_len = CMSG_LEN(2 * sizeof(int));
+  beside->cmsg_len = CMSG_LEN(size);
   const int descriptors[2] = {first, second};
-  std::memcpy(CMSG_DATA(beside), descriptors, sizeof descriptors);
+  std::memcpy(CMSG_DATA(beside), descriptors, size);
   return static_cast<int>(raw(SYS_sendmsg, child.arena.control, &envelope, MSG_NOSIGNAL));
 }
 
@@ -1804,7 +1805,20 @@ int do_install_filter(Child& child, const Op& op) noexcept {
   sock_fprog program;
   program.len = static_cast<unsigned short>(op.a);
   program.filter = const_cast<sock_filter*>(child.array<sock_filter>(op.s0));
-  return static_cast<int>(raw(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program));
+  if (op.b == 0) return static_cast<int>(raw(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program));
+  // A call that belljar has been told of is not begun anew for every signal (Linux 5.19): a program
+  // that is sent many, as Go's runtime is, would never get on.
+  unsigned flags = SECCOMP_FILTER_FLAG_NEW_LISTENER | SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV;
+  long fd = raw(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+  flags = SECCOMP_FILTER_FLAG_NEW_LISTENER;
+  if (fd == -EINVAL) fd = raw(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program);
+  if (fd < 0) return static_cast<int>(fd);
+  // Only the launcher may hold it: this copy is closed before exec, and init has none.
+  Message message;
+  message.kind = MessageKind::kListener;
+  const int rc = send_with(child, message, static_cast<int>(fd), -1);
+  raw(SYS_close, fd);
+  return rc;
 }
 
 struct DirectoryEntry {  // linux_dirent64 (man 2 getdents)

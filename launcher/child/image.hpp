@@ -43,7 +43,7 @@ enum class OpCode : std::uint16_t {
   kNullDescriptor,   ///< a descriptor
   kChangeDirectory,  ///< s0 path
   kSetNoNewPrivileges,
-  kInstallFilter,     ///< s0 instructions, a count
+  kInstallFilter,     ///< s0 instructions, a count, b: 1 when the launcher gets its listener
   kCheckPayload,      ///< s0 Expectation
   kCloseDescriptors,  ///< s0 descriptors (int32, ascending), a count
   kExec,              ///< s0 candidates (uint32 offsets), a count
@@ -159,6 +159,7 @@ enum class MessageKind : std::uint32_t {
   kContinued,
   kEnded,     ///< With wait status `status`; `usage` of the payload's own process.
   kTerminal,  ///< Beside it, the terminal's two ends, master first.
+  kListener,  ///< Beside it, the listener of the payload's filter.
   kNeedMaps,  ///< The helper has unshared, and waits for maps that the launcher writes.
   kNeedTime,  ///< Privileged: init waits for the offsets of its time namespace.
   // From the launcher:

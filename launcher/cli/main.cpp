@@ -27,6 +27,8 @@ Examples:
       A policy of your own, with more shown and less time.
   belljar run --record out.json -- ./program; jq .cause out.json
       Why it ended: exited, signaled, wall_time, cpu_time, syscall, setup, ...
+  belljar run --explain-denials -- ./program
+      What it was refused, by which line, and the change that allows it. Slower.
 
 Exit status: the command's own; 128+n for signal n; 124 out of time; 125 belljar
 refused or failed (it says why); 126 not executable; 127 not found.)";
@@ -68,10 +70,11 @@ bool guard_descriptors() {
 }
 
 std::string unknown_option(const std::string& option) {
-  constexpr std::array<std::string_view, 15> kOptions = {
-      "--policy",    "--volume",  "--env",      "--workdir", "--workspace",
-      "--network",   "--timeout", "--set",      "--var",     "--record",
-      "--status-fd", "--can",     "--exposure", "--json",    "--help"};
+  constexpr std::array<std::string_view, 16> kOptions = {
+      "--policy",    "--volume",          "--env",       "--workdir",
+      "--workspace", "--network",         "--timeout",   "--set",
+      "--var",       "--record",          "--status-fd", "--can",
+      "--exposure",  "--explain-denials", "--json",      "--help"};
   const std::string what = "unknown option " + option;
   if (const std::string_view near = policy::nearest(option, kOptions); !near.empty())
     return what + "; did you mean " + std::string(near) + "?";
@@ -122,14 +125,16 @@ int parse_and_run(int argc, char** argv) {
   app.footer("`belljar run --help` has examples.");
 
   PolicyOptions run_options, explain_options;
-  std::string record;
-  int status_fd = -1;
+  ReportOptions report;
   CLI::App* run = app.add_subcommand("run", "Run a command in a sandbox");
   run_options.declare(*run);
-  run->add_option("--record", record, "Write the record, one JSON object, here at the end")
+  run->add_option("--record", report.record, "Write the record, one JSON object, here at the end")
       ->type_name("FILE|fd:N");
-  run->add_option("--status-fd", status_fd, "Write started, stopped and record as JSON lines here")
+  run->add_option("--status-fd", report.status_fd,
+                  "Write started, stopped and record as JSON lines here")
       ->type_name("N");
+  run->add_flag("--explain-denials", report.explain_denials,
+                "Say at the end what was refused, by which line, and what would allow it");
   run->footer(kRunExamples);
   CLI::App* explain =
       app.add_subcommand("explain", "Show what run would do, step by step, and why");
@@ -162,7 +167,7 @@ int parse_and_run(int argc, char** argv) {
                                      : "");
     return run->parsed() || app.get_subcommands().empty() ? kBelljarFailed : 2;
   }
-  if (run->parsed()) return run_command(run_options, record, status_fd);
+  if (run->parsed()) return run_command(run_options, report);
   if (policies.parsed()) return policies.run();
   if (explain->parsed()) return explain_command(explain_options, asked);
   return probe_command(probes);

@@ -33,7 +33,13 @@ struct PolicyOptions {
 /// 125: Belljar refused or failed, as opposed to the command.
 inline constexpr int kBelljarFailed = 125;
 
-int run_command(const PolicyOptions& options, const std::string& record, int status_fd);
+/// What a run tells, and where.
+struct ReportOptions {
+  std::string record;
+  int status_fd = -1;
+  bool explain_denials = false;
+};
+int run_command(const PolicyOptions& options, const ReportOptions& report);
 /// What `explain` is asked for beside the plan.
 struct ExplainOptions {
   std::vector<std::string> questions;  ///< See launcher/can.hpp.

@@ -206,7 +206,8 @@ void die_likewise(const Record& record) {
 }
 
 Record run_planned(const policy::Policy& policy, const Result<Host>& host,
-                   const PolicyOptions& options, const Events& events, Clock::time_point begun) {
+                   const PolicyOptions& options, const ReportOptions& report, const Events& events,
+                   Clock::time_point begun) {
   const auto refused = [&](const Error& error) {
     Record record;
     record.cause = Cause::kSetup;
@@ -217,7 +218,8 @@ Record run_planned(const policy::Policy& policy, const Result<Host>& host,
     return record;
   };
   if (!host) return refused(host.error());
-  Result<Plan> plan = build_plan(policy, *host, {options.command, options.directory});
+  Result<Plan> plan =
+      build_plan(policy, *host, {options.command, options.directory, report.explain_denials});
   if (!plan) return refused(plan.error());
   print_plan_texts(*plan, options.policy.empty());
   const auto planned = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begun);
@@ -228,7 +230,9 @@ Record run_planned(const policy::Policy& policy, const Result<Host>& host,
 
 }  // namespace
 
-int run_command(const PolicyOptions& options, const std::string& record_to, int status_fd) {
+int run_command(const PolicyOptions& options, const ReportOptions& report) {
+  const std::string& record_to = report.record;
+  const int status_fd = report.status_fd;
   const Clock::time_point begun = Clock::now();
   std::optional<policy::Policy> policy = options.resolve();
   if (!policy) return kBelljarFailed;
@@ -250,7 +254,8 @@ int run_command(const PolicyOptions& options, const std::string& record_to, int 
     std::fprintf(stderr, "belljar: --status-fd %d: is not an open descriptor\n", status_fd);
     return kBelljarFailed;
   }
-  const Record record = run_planned(*policy, host, options, status_events(status_fd), begun);
+  const Record record =
+      run_planned(*policy, host, options, report, status_events(status_fd), begun);
   const std::string json = record_to.empty() && status_fd < 0 ? std::string() : record.json();
   const bool kept = sink.write(json);
   if (status_fd >= 0)
@@ -258,6 +263,7 @@ int run_command(const PolicyOptions& options, const std::string& record_to, int 
   if (record.setup) tell(failure_text(*record.setup));
   say_why_it_ended(record, *policy);
   say_what_is_degraded(record);
+  if (record.denials) std::fputs(denials_text(*record.denials).c_str(), stderr);
   die_likewise(record);
   // Without destructors: freeing would write to every page that the clone left to be copied.
   std::fflush(nullptr);

@@ -147,7 +147,7 @@ Status read_back(PlanBuilder& builder) {
   check.gid = inside_gid(builder);
   check.umask = identity.umask;
   check.capabilities = capability_bits(builder.policy);
-  check.filtered = has_filter(builder.policy);
+  check.filtered = has_filter(builder.policy) || builder.command.explain_denials;
   if (builder.host.privileged())
     check.groups = std::vector<gid_t>(identity.groups.begin(), identity.groups.end());
   builder.add(Phase::kReadBack, check);

@@ -1,5 +1,7 @@
 #include "launcher/seccomp/seccomp.hpp"
 
+#include <linux/audit.h>
+#include <linux/seccomp.h>
 #include <pty.h>
 #include <sys/ioctl.h>
 #include <sys/ptrace.h>
@@ -10,6 +12,8 @@
 #include <cerrno>
 
 #include "launcher/controls/control.hpp"
+#include "launcher/seccomp/evaluate.hpp"
+#include "launcher/seccomp/watch.hpp"
 #include "launcher/sys/raw.hpp"
 
 namespace belljar::launcher {
@@ -92,6 +96,35 @@ std::vector<Refinement> refinements_for(const policy::Landlock& landlock) {
   return needed;
 }
 
+/// The listener leaves the payload by a sendmsg that this very filter judges: were it refused,
+/// nobody could answer for it.
+bool lets_listener_out(const SeccompFilter& filter) {
+  seccomp_data data{};
+  data.nr = SYS_sendmsg;
+#if defined(__x86_64__)
+  data.arch = AUDIT_ARCH_X86_64;
+#else
+  data.arch = AUDIT_ARCH_AARCH64;
+#endif
+  data.args[2] = MSG_NOSIGNAL;
+  const std::optional<Evaluation> verdict = evaluate(filter.instructions(), data);
+  return verdict && (verdict->value == SECCOMP_RET_ALLOW || verdict->value == SECCOMP_RET_LOG);
+}
+
+Status plan_watching(PlanBuilder& builder, std::string set, std::optional<SeccompFilter> judged) {
+  if (judged && !lets_listener_out(*judged))
+    return fail({ErrorKind::kRefused, 0,
+                 "--explain-denials needs sendmsg to hand out what it listens on, and the policy "
+                 "refuses it",
+                 "syscalls", "allow sendmsg for this run: --set syscalls.rules.sendmsg=allow"});
+  SeccompFilter watching = BELLJAR_TRY(
+      watching_filter(judged ? judged->instructions() : std::span<const sock_filter>()));
+  builder.add(Phase::kFilter,
+              InstallFilter{std::move(set), std::move(watching), true, std::move(judged)},
+              "syscalls");
+  return {};
+}
+
 Status plan(PlanBuilder& builder) {
   const std::vector<Refinement> refinements = refinements_for(builder.policy.landlock);
   std::optional<SeccompFilter> filter =
@@ -107,11 +140,13 @@ Status plan(PlanBuilder& builder) {
     builder.degrade(what);
     builder.notes.push_back(what + ", which is for making a policy and confines nothing");
   }
-  if (filter) {
-    std::string set = describe_set(builder.policy.syscalls);
-    if (!refinements.empty()) set += " and what Landlock's TCP rules need";
-    builder.add(Phase::kFilter, InstallFilter{std::move(set), std::move(*filter)}, "syscalls");
-  }
+  std::string set = describe_set(builder.policy.syscalls);
+  if (!refinements.empty()) set += " and what Landlock's TCP rules need";
+  if (builder.command.explain_denials)
+    return plan_watching(builder, std::move(set), std::move(filter));
+  if (filter)
+    builder.add(Phase::kFilter, InstallFilter{std::move(set), std::move(*filter), false, {}},
+                "syscalls");
   return {};
 }
 
@@ -121,6 +156,11 @@ std::vector<Requirement> require(const policy::Policy& policy, const Host&) {
 }
 
 std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&) {
+  const auto* install = std::get_if<InstallFilter>(&failed.step->action);
+  if (failed.sys_errno == EBUSY && install != nullptr && install->listens)
+    return "somebody outside listens to this process's filter already (a container's supervisor, "
+           "or "
+           "another --explain-denials), and the kernel allows one: run without --explain-denials";
   if (failed.sys_errno == EINVAL || failed.sys_errno == ENOSYS)
     return "this kernel has no seccomp filters, or its container forbids seccomp(2)";
   return {};
