@@ -4,12 +4,18 @@ _belljar_options_explain="-h --help -p --policy -v --volume -e --env -w --workdi
   --timeout --set --var"
 _belljar_options_run="$_belljar_options_explain --record --status-fd --explain-denials"
 _belljar_options_explain+=" --can --exposure --json"
+_belljar_options_daemon="--config --listen --token-file --sessions-root --workspace-root --uid-base --max-sessions --user
+  --policy-dir --session-policy --simulator --sandbox --port-base --session-ttl --rlimit-as
+  --rlimit-cpu --rlimit-fsize --rlimit-nproc --rlimit-nofile"
+_belljar_options_selftest="-h --help -p --policy --uid --json -v --verbose $_belljar_options_daemon"
+_belljar_options_doctor="-h --help -p --policy --json --fix-script $_belljar_options_daemon"
+_belljar_options_test="-h --help -p --policy --workspace --set --var --json"
 _belljar_options_policy="init check show diff schema -h --help --ceiling --origin --json --set --var"
 
 # What may stand behind an option; an option of its own takes no value.
 _belljar_value() {
   case $1 in
-    -p | --policy | --ceiling)
+    -p | --policy | --ceiling | --session-policy)
       compgen -W "builtin:dev@1 builtin:agent@1 builtin:strict@1 builtin:shell@1
         builtin:validator@1 builtin:install@1 builtin:bwrap@1" -- "$2"
       compgen -f -X '!*.json' -- "$2"
@@ -17,6 +23,9 @@ _belljar_value() {
       compgen -d -- "$2"
       ;;
     -v | --volume | --record) compgen -f -- "$2" ;;
+    --config | --token-file) compgen -f -- "$2" ;;
+    --sessions-root | --workspace-root | --policy-dir) compgen -d -- "$2" ;;
+    --sandbox) compgen -W "auto off" -- "$2" ;;
     -w | --workdir | --workspace) compgen -d -- "$2" ;;
     -e | --env) compgen -e -- "$2" ;;
     --network) compgen -W "none shared" -- "$2" ;;
@@ -26,7 +35,8 @@ _belljar_value() {
         network.mode= syscalls.base=" -- "$2"
       ;;
     --can) compgen -W "read:/ write:/ exec:/ connect:" -- "$2" ;;
-    --status-fd | --var) ;;
+    --status-fd | --var | --uid | --uid-base | --max-sessions | --port-base | --listen | --user | \
+      --session-ttl | --rlimit-*) ;;
     *) return 1 ;;
   esac
   return 0
@@ -57,7 +67,7 @@ _belljar() {
     --set) compopt -o nospace 2>/dev/null ;;
   esac
   if [[ -z $command ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "run explain policy --help --version" -- "$current")
+    mapfile -t COMPREPLY < <(compgen -W "run explain policy selftest doctor test --selftest --help --version" -- "$current")
   elif [[ $current == --*=* ]]; then
     mapfile -t COMPREPLY < <(_belljar_value "$option" "${current#*=}")
     current=${current#*=}

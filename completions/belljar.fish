@@ -1,7 +1,7 @@
 # fish completion for belljar. tests/completions holds it against `belljar --help`.
 
 function __belljar_needs_command
-    not __fish_seen_subcommand_from run explain policy
+    not __fish_seen_subcommand_from run explain policy selftest doctor test
 end
 
 function __belljar_in
@@ -21,6 +21,10 @@ complete -c belljar -n __belljar_needs_command -f
 complete -c belljar -n __belljar_needs_command -a run -d "Run a command in a sandbox"
 complete -c belljar -n __belljar_needs_command -a explain -d "Show what run would do, step by step, and why"
 complete -c belljar -n __belljar_needs_command -a policy -d "Write, check, show and compare policies"
+complete -c belljar -n __belljar_needs_command -a selftest -d "Try whether the sandbox holds on this host"
+complete -c belljar -n __belljar_needs_command -a doctor -d "Say what this host lacks for a policy, and the remedy"
+complete -c belljar -n __belljar_needs_command -a test -d "Try what a policy says must hold, for CI"
+complete -c belljar -n __belljar_needs_command -l selftest -d "The same as belljar selftest"
 complete -c belljar -n __belljar_needs_command -l version -d "Print the version and exit"
 complete -c belljar -s h -l help -d "Print the help and exit"
 
@@ -38,6 +42,33 @@ complete -c belljar -n "__belljar_in policy" -l set -x -d "Set any value of the 
 complete -c belljar -n "__belljar_in policy" -l ceiling -x -a "(__belljar_policies)" -d "A policy that none may exceed"
 complete -c belljar -n "__belljar_in policy" -l origin -d "With the line that set each value"
 complete -c belljar -n "__belljar_in policy" -l json -d "On one line, as it is digested"
+complete -c belljar -n "__belljar_in selftest doctor test" -s p -l policy -x -a "(__belljar_policies)" -d "A policy file, or builtin:NAME"
+complete -c belljar -n "__belljar_in selftest doctor test" -l json -d "One JSON object"
+complete -c belljar -n "__belljar_in selftest" -l uid -x -d "Test as this uid"
+complete -c belljar -n "__belljar_in selftest" -s v -l verbose -d "Say what was tried"
+complete -c belljar -n "__belljar_in doctor" -l fix-script -d "Print the remedies as a script"
+complete -c belljar -n "__belljar_in test" -l workspace -x -a "(__fish_complete_directories)" -d "The writable directory"
+complete -c belljar -n "__belljar_in test" -l set -x -d "Set any value of the policy: PATH=VALUE"
+complete -c belljar -n "__belljar_in test" -l var -x -d "Give a variable its value: NAME=VALUE"
+complete -c belljar -n "__belljar_in selftest doctor" -l config -r -d "The settings file"
+complete -c belljar -n "__belljar_in selftest doctor" -l listen -x -d "Where requests come in"
+complete -c belljar -n "__belljar_in selftest doctor" -l token-file -r -d "Clients' tokens"
+complete -c belljar -n "__belljar_in selftest doctor" -l sessions-root -r -d "Where workspaces are"
+complete -c belljar -n "__belljar_in selftest doctor" -l workspace-root -r -d "Where callers' directories are"
+complete -c belljar -n "__belljar_in selftest doctor" -l uid-base -x -d "The first uid of the pool"
+complete -c belljar -n "__belljar_in selftest doctor" -l max-sessions -x -d "How many sessions"
+complete -c belljar -n "__belljar_in selftest doctor" -l user -x -d "Whom the daemon becomes"
+complete -c belljar -n "__belljar_in selftest doctor" -l policy-dir -r -d "Where policies are"
+complete -c belljar -n "__belljar_in selftest doctor" -l session-policy -x -d "The policy of sessions"
+complete -c belljar -n "__belljar_in selftest doctor" -l simulator -d "Read AGENT_SIMULATOR_*"
+complete -c belljar -n "__belljar_in selftest doctor" -l sandbox -x -a "auto off" -d "auto or off"
+complete -c belljar -n "__belljar_in selftest doctor" -l port-base -x -d "The first port"
+complete -c belljar -n "__belljar_in selftest doctor" -l session-ttl -x -d "How old a session may become"
+complete -c belljar -n "__belljar_in selftest doctor" -l rlimit-as -x -d "Address space"
+complete -c belljar -n "__belljar_in selftest doctor" -l rlimit-cpu -x -d "Processor time"
+complete -c belljar -n "__belljar_in selftest doctor" -l rlimit-fsize -x -d "Size of a file"
+complete -c belljar -n "__belljar_in selftest doctor" -l rlimit-nproc -x -d "Processes of a uid"
+complete -c belljar -n "__belljar_in selftest doctor" -l rlimit-nofile -x -d "Open files"
 complete -c belljar -n "__belljar_in explain" -l can -x -a "read:/ write:/ exec:/ connect:" -d "Ask what the command could do"
 complete -c belljar -n "__belljar_in run" -l record -r -d "Write the record here at the end"
 complete -c belljar -n "__belljar_in run" -l status-fd -x -d "Write started, stopped and record as JSON lines here"

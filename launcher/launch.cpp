@@ -516,6 +516,12 @@ class Launcher {
     return started_at_ + *policy_.limits.wall_time;
   }
 
+  [[nodiscard]] std::optional<std::chrono::milliseconds> time_given() const {
+    const std::optional<Clock::time_point> end = end_time();
+    if (!end) return std::nullopt;
+    return std::chrono::duration_cast<std::chrono::milliseconds>(*end - started_at_);
+  }
+
   /// How long there is nothing to do by the clock.
   [[nodiscard]] std::optional<timespec> time_until(std::optional<Clock::time_point> end) const {
     for (const auto work : {meter_.next(), cpu_meter_.next()})
@@ -817,6 +823,7 @@ class Launcher {
     record_.setup_time = since(cloned_at_);
     note_proc_mode(static_cast<ProcMode>(message.proc_mode));
     if (events_.started) events_.started(init_pid_);
+    if (events_.armed) events_.armed(time_given());
   }
 
   void note_proc_mode(ProcMode mode) {

@@ -1,7 +1,9 @@
 // From a Plan to a running sandbox, and from its end to the Record.
 #pragma once
 
+#include <chrono>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "launcher/plan.hpp"
@@ -14,6 +16,8 @@ struct Events {
   std::function<void(int pid)> started;     ///< The sandbox's init, as the caller sees it.
   std::function<void(int signal)> stopped;  ///< The command was stopped.
   std::function<void()> continued;
+  /// The time that the command is given, as the loop that ends it waits; none without a limit.
+  std::function<void(std::optional<std::chrono::milliseconds>)> armed = {};
 };
 
 /// Launches, forwards INT, TERM, HUP, QUIT, WINCH, USR1 and USR2 to the command's process group,

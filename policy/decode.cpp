@@ -270,6 +270,22 @@ void check_whole(Reader& reader, const Node& node, SyscallRule& rule) {
   }
 }
 
+void check_whole(Reader& reader, const Node& node, PolicyTest&) {
+  const bool tries = node.find("try") != nullptr, runs = node.find("run") != nullptr;
+  const Member* expect = node.find("expect");
+  if (tries == runs) reader.error(node.place, "one of \"try\" and \"run\" is required");
+  if (tries == runs || expect == nullptr) return;
+  const Reader::Scope scope(reader, "expect");
+  const bool ends = expect->value.kind == Node::Kind::kObject;
+  if (tries && ends) reader.error(expect->value.place, "a \"try\" is \"denied\" or \"allowed\"");
+  if (runs && !ends) reader.error(expect->value.place, "a \"run\" ends, as in {\"exit\": 0}");
+  if (runs && node.find("run")->value.elements.empty())
+    reader.error(node.find("run")->value.place, "there is no command");
+  const Node& how = expect->value;
+  if (ends && how.find("exit") == nullptr && how.find("cause") == nullptr)
+    reader.error(expect->value.place, "\"exit\" or \"cause\" is required");
+}
+
 void check_whole(Reader& reader, const Node& node, Filesystem& filesystem) {
   const Member* mounts = node.find("mounts");
   const Member* root = mounts == nullptr ? nullptr : mounts->value.find("/");
@@ -352,6 +368,19 @@ bool RuleForm::read(Reader& reader, const Node& node, SyscallRule& out) {
                                      std::string(Fields<SyscallRule>::kExample));
   }
   return Section<SyscallRule>::read(reader, node, out);
+}
+
+bool ExpectationForm::read(Reader& reader, const Node& node, Expectation& out) {
+  if (node.kind == Node::Kind::kObject) return Section<Expectation>::read(reader, node, out);
+  constexpr std::array<std::string_view, 2> kWords = {"denied", "allowed"};
+  const bool word = node.kind == Node::Kind::kString;
+  if (!word || (node.text != kWords[0] && node.text != kWords[1]))
+    return word ? refuse_choice(reader, node, kWords)
+                : reader.expected(node, "\"denied\", \"allowed\", or an object such as " +
+                                            std::string(Fields<Expectation>::kExample));
+  using Kind = Expectation::Kind;
+  out.kind = node.text == kWords[0] ? Kind::kDenied : Kind::kAllowed;
+  return true;
 }
 
 Policy decode(const Node& tree, Pass pass, const Sources& sources, Findings& findings) {

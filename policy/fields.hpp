@@ -331,6 +331,27 @@ struct Fields<Io> {
             R"("auto")")};
 };
 
+template <>
+struct Fields<Expectation> {
+  static constexpr std::string_view kExample = R"({"exit": 0})";
+  static constexpr auto kTable = std::tuple{
+      field("exit", &Expectation::exit_code, ExitCode{}, "The command's exit status.", "0"),
+      field("cause", &Expectation::cause, CauseForm{}, "Why the run must end.", R"("wall_time")")};
+};
+
+template <>
+struct Fields<PolicyTest> {
+  static constexpr std::string_view kExample = R"({"try": "write /usr/x", "expect": "denied"})";
+  static constexpr auto kTable = std::tuple{
+      field("try", &PolicyTest::attempt, AttemptForm{},
+            "Something that is tried inside, and harmless.", R"("connect 192.0.2.1:80")"),
+      field("run", &PolicyTest::run, ListOf<Text>{}, "A command that is run.",
+            R"(["python3", "check.py"])"),
+      field("expect", &PolicyTest::expect, ExpectationForm{},
+            "\"denied\" or \"allowed\" for `try`; how it ends for `run`.", R"("denied")", kAlways,
+            kAlways)};
+};
+
 constexpr Cases variable_case(VariableType type) { return 1U << static_cast<unsigned>(type); }
 
 template <>
@@ -389,9 +410,11 @@ struct Fields<Policy> {
             Fields<Environment>::kExample),
       field("io", &Policy::io, Section<Io>{}, "Standard streams and descriptors.",
             Fields<Io>::kExample),
+      field("tests", &Policy::tests, ListOf<Section<PolicyTest>>{},
+            "What must hold; `belljar test` tries it.",
+            R"([{"try": "write /usr/x", "expect": "denied"}])"),
       Reserved{"kind", "What sort of policy this is."},
-      Reserved{"report", "What the record holds."},
-      Reserved{"tests", "Probes that must hold."}};
+      Reserved{"report", "What the record holds."}};
 };
 
 }  // namespace belljar::policy

@@ -341,6 +341,38 @@ bool PortNumber::read(Reader& reader, const Node& node, std::uint16_t& out) {
   return true;
 }
 
+bool AttemptForm::read(Reader& reader, const Node& node, std::string& out) {
+  constexpr std::string_view kForms =
+      "\"read /PATH\", \"write /PATH\", \"exec /PATH\" or \"connect ADDRESS:PORT\"";
+  if (node.kind != Node::Kind::kString) return reader.expected(node, kForms);
+  const std::size_t space = node.text.find(' ');
+  const std::string verb = node.text.substr(0, space);
+  const std::string operand = space == std::string::npos ? "" : node.text.substr(space + 1);
+  const std::size_t colon = operand.rfind(':');
+  const auto port = parse_unsigned(colon == std::string::npos ? "" : operand.substr(colon + 1));
+  const bool address = verb == "connect" && colon > 0 && port && *port > 0 && *port <= 65535;
+  const bool path =
+      (verb == "read" || verb == "write" || verb == "exec") && normalise_path(operand).has_value();
+  if (!address && !path) return reader.expected(node, kForms);
+  out = node.text;
+  return true;
+}
+
+bool ExitCode::read(Reader& reader, const Node& node, std::uint32_t& out) {
+  std::uint64_t number = 0;
+  if (!read_number(reader, node, 0, 255, number)) return false;
+  out = static_cast<std::uint32_t>(number);
+  return true;
+}
+
+bool CauseForm::read(Reader& reader, const Node& node, std::string& out) {
+  const bool known = node.kind == Node::Kind::kString &&
+                     std::find(kCauses.begin(), kCauses.end(), node.text) != kCauses.end();
+  if (!known) return refuse_choice(reader, node, kCauses);
+  out = node.text;
+  return true;
+}
+
 bool ActionForm::read(Reader& reader, const Node& node, SyscallAction& out) {
   if (!is_string(node)) {
     return reader.expected(node, "\"allow\", \"log\", \"kill\" or an errno such as \"EPERM\"");

@@ -232,6 +232,21 @@ struct DescriptorNumber {
 struct PortNumber {
   static bool read(Reader& reader, const Node& node, std::uint16_t& out);
 };
+/// "read /PATH", "write /PATH", "exec /PATH" or "connect ADDRESS:PORT".
+struct AttemptForm {
+  static bool read(Reader& reader, const Node& node, std::string& out);
+};
+/// An exit status.
+struct ExitCode {
+  static bool read(Reader& reader, const Node& node, std::uint32_t& out);
+};
+/// The record's word for why a run ended.
+inline constexpr std::array<std::string_view, 13> kCauses = {
+    "exited", "signaled", "wall_time", "cpu_time",  "file_size", "memory", "output",
+    "disk",   "syscall",  "setup",     "processes", "killed",    "lost"};
+struct CauseForm {
+  static bool read(Reader& reader, const Node& node, std::string& out);
+};
 /// "allow", "log", "kill" or the name of an errno.
 struct ActionForm {
   static bool read(Reader& reader, const Node& node, SyscallAction& out);
@@ -344,6 +359,11 @@ struct MapOf {
 template <class T>
 struct Section {
   static bool read(Reader& reader, const Node& node, T& out);
+};
+
+/// "denied", "allowed", or how a command must end.
+struct ExpectationForm {
+  static bool read(Reader& reader, const Node& node, Expectation& out);
 };
 
 /// An action alone, or an object with conditions.

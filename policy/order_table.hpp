@@ -339,7 +339,8 @@ struct Orders<Policy> {
                                             ordered("capabilities", Shrinks{}),
                                             ordered("limits", ByFields{}),
                                             ordered("env", ByFields{}),
-                                            ordered("io", ByFields{})};
+                                            ordered("io", ByFields{}),
+                                            ordered("tests", Free{})};
 };
 
 // Walking both tables.

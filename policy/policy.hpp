@@ -275,6 +275,21 @@ struct Landlock {
   }
 };
 
+/// What a test of a policy must come to.
+struct Expectation {
+  enum class Kind { kDenied, kAllowed, kEnds };
+  Kind kind = Kind::kEnds;
+  std::optional<std::uint32_t> exit_code;  ///< kEnds: of the command,
+  std::optional<std::string> cause;        ///< and the record's word for why it ended.
+};
+
+/// Something that must hold under the policy: `belljar test` does it in a sandbox.
+struct PolicyTest {
+  std::string attempt;           ///< "write /usr/x", "connect 192.0.2.1:80". Empty: `run` is run.
+  std::vector<std::string> run;  ///< A command.
+  Expectation expect;
+};
+
 struct Policy {
   std::string name;  ///< As written, or the name of the file or preset.
   std::string description;
@@ -288,6 +303,7 @@ struct Policy {
   Limits limits;
   Environment env;
   Io io;
+  std::vector<PolicyTest> tests;
 
   std::string canonical;  ///< The effective policy as JSON, keys sorted, without white space.
   std::string digest;     ///< "sha256:" and 64 hex digits over `canonical`.

@@ -84,6 +84,11 @@ Json schema_of(HomeForm) {
 Json schema_of(CapabilityName) { return any({matching("^[A-Za-z_]+$"), reference()}); }
 Json schema_of(EnvironmentGlob) { return any({matching("^[A-Za-z0-9_*?]+$"), reference()}); }
 Json schema_of(DescriptorNumber) { return any({whole(3, 1048575), reference()}); }
+Json schema_of(AttemptForm) {
+  return any({matching("^((read|write|exec) /|connect .+:[0-9]+$)"), reference()});
+}
+Json schema_of(ExitCode) { return any({whole(0, 255), reference()}); }
+Json schema_of(CauseForm) { return any({one_of({kCauses.begin(), kCauses.end()}), reference()}); }
 Json schema_of(ActionForm) { return any({matching("^(allow|log|kill|E[A-Z0-9]+)$"), reference()}); }
 
 Json schema_of(Alternatives) {
@@ -137,6 +142,7 @@ Json schema_of(OneOfOrPath<E>) {
 template <class T>
 Json schema_of(Section<T>);
 Json schema_of(RuleForm);
+Json schema_of(ExpectationForm);
 
 template <class Form>
 Json schema_of(ListOf<Form>) {
@@ -232,6 +238,10 @@ Json schema_of(Section<T>) {
   Json schema{{"type", "object"}, {"properties", properties}, {"additionalProperties", false}};
   add_cases<T>(schema);
   return schema;
+}
+
+Json schema_of(ExpectationForm) {
+  return any({one_of({"denied", "allowed"}), reference(), schema_of(Section<Expectation>{})});
 }
 
 Json schema_of(RuleForm) {

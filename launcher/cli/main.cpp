@@ -8,8 +8,11 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "launcher/cli/doctor_command.hpp"
 #include "launcher/cli/options.hpp"
 #include "launcher/cli/policy_command.hpp"
+#include "launcher/cli/selftest_command.hpp"
+#include "launcher/cli/test_command.hpp"
 #include "launcher/sys/proc.hpp"
 #include "launcher/sys/raw.hpp"
 #include "policy/suggest.hpp"
@@ -69,16 +72,16 @@ bool guard_descriptors() {
   return true;
 }
 
-std::string unknown_option(const std::string& option) {
-  constexpr std::array<std::string_view, 16> kOptions = {
-      "--policy",    "--volume",          "--env",       "--workdir",
-      "--workspace", "--network",         "--timeout",   "--set",
-      "--var",       "--record",          "--status-fd", "--can",
-      "--exposure",  "--explain-denials", "--json",      "--help"};
-  const std::string what = "unknown option " + option;
-  if (const std::string_view near = policy::nearest(option, kOptions); !near.empty())
+std::string unknown_option(const CLI::App& command, const std::string& option) {
+  std::vector<std::string> names;
+  for (const CLI::Option* known : command.get_options())
+    for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
+  const std::vector<std::string_view> known(names.begin(), names.end());
+  const bool takes_command = command.get_option_no_throw("command") != nullptr;
+  const std::string what = (option.starts_with("-") ? "unknown option " : "unexpected ") + option;
+  if (const std::string_view near = policy::nearest(option, known); !near.empty())
     return what + "; did you mean " + std::string(near) + "?";
-  return what + " (the command to run comes after --)";
+  return takes_command ? what + " (the command to run comes after --)" : what;
 }
 
 std::string policy_complaint(const CLI::App& app, const CLI::ParseError& error) {
@@ -104,15 +107,16 @@ std::string complaint(const CLI::App& app, const CLI::ParseError& error, int arg
     return policy_complaint(app, error);
   const bool in_subcommand = !app.get_subcommands().empty();
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr || !in_subcommand) {
-    if (argc < 2) return "a command is missing: run, explain, or policy";
+    if (argc < 2) return "a command is missing: run, explain, policy, selftest, doctor, or test";
     const std::string word = argv[1];
     if (word.starts_with("-")) return "unknown option " + word;
-    constexpr std::array<std::string_view, 3> kCommands = {"run", "explain", "policy"};
+    constexpr std::array<std::string_view, 6> kCommands = {"run",      "explain", "policy",
+                                                           "selftest", "doctor",  "test"};
     return policy::with_suggestion("there is no command " + word, word, kCommands);
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
     for (const std::string& extra : app.get_subcommands().front()->remaining())
-      if (extra != "--") return unknown_option(extra);
+      if (extra != "--") return unknown_option(*app.get_subcommands().front(), extra);
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr)
     return "--status-fd: expected the number of an open descriptor";
   return error.what();
@@ -151,9 +155,27 @@ int parse_and_run(int argc, char** argv) {
   explain->footer(kExplainExamples);
   PolicyCommand policies;
   policies.declare(app);
-  std::vector<std::string> probes;
+  std::string first = argc > 1 ? argv[1] : "";
+  if (first == "--selftest") {
+    first = "selftest";
+    argv[1] = first.data();
+  }
+  // Other commands do not pay for the daemon's flags.
+  SelftestCommand selftest;
+  selftest.declare(app, first == "selftest");
+  DoctorCommand doctor;
+  doctor.declare(app, first == "doctor");
+  TestCommand test;
+  test.declare(app);
+  ProbeOptions probes;
   CLI::App* probe = app.add_subcommand("probe", "")->group("");
-  probe->add_option("name", probes);
+  probe->add_option("name", probes.names);
+  probe->add_option("--try", probes.attempt);
+  probe->add_flag("--wait", probes.wait);
+  probe->add_flag("--spin", probes.spin);
+
+  bool selftest_word = false;
+  app.add_flag("--selftest", selftest_word, "The same as `belljar selftest`");
 
   try {
     app.parse(argc, argv);
@@ -161,14 +183,16 @@ int parse_and_run(int argc, char** argv) {
     if (error.get_exit_code() == 0) return app.exit(error);
     std::fprintf(stderr, "belljar: %s\nbelljar: see belljar %s--help\n",
                  complaint(app, error, argc, argv).c_str(),
-                 run->parsed()       ? "run "
-                 : explain->parsed() ? "explain "
-                 : policies.parsed() ? "policy "
-                                     : "");
+                 app.get_subcommands().empty()
+                     ? ""
+                     : (app.get_subcommands().front()->get_name() + " ").c_str());
     return run->parsed() || app.get_subcommands().empty() ? kBelljarFailed : 2;
   }
   if (run->parsed()) return run_command(run_options, report);
   if (policies.parsed()) return policies.run();
+  if (selftest.parsed()) return selftest.run();
+  if (doctor.parsed()) return doctor.run();
+  if (test.parsed()) return test.run();
   if (explain->parsed()) return explain_command(explain_options, asked);
   return probe_command(probes);
 }

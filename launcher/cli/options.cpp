@@ -147,6 +147,12 @@ class Settings {
 
 }  // namespace
 
+void print_diagnostics(const policy::Diagnostics& diagnostics) {
+  for (const policy::Diagnostic& diagnostic : diagnostics)
+    std::fprintf(stderr, "%s%s\n", diagnostic.where.line == 0 ? "belljar: " : "",
+                 diagnostic.text().c_str());
+}
+
 void PolicyOptions::declare(CLI::App& app) {
   app.add_option("-p,--policy", policy,
                  "A policy file, or a preset such as builtin:agent@1. Default: builtin:dev@1")
@@ -185,10 +191,7 @@ std::optional<policy::Policy> PolicyOptions::resolve() const {
   for (const std::string& setting : settings) made.add_set(setting);
   for (const std::string& variable : variables) made.add_policy_variable(variable);
   auto resolved = layers.resolve();
-  if (!resolved)
-    for (const policy::Diagnostic& diagnostic : resolved.error())
-      std::fprintf(stderr, "%s%s\n", diagnostic.where.line == 0 ? "belljar: " : "",
-                   diagnostic.text().c_str());
+  if (!resolved) print_diagnostics(resolved.error());
   if (!resolved || made.failed()) return std::nullopt;
   return std::move(*resolved);
 }

@@ -30,6 +30,9 @@ struct PolicyOptions {
   [[nodiscard]] std::optional<policy::Policy> resolve() const;
 };
 
+/// On stderr, a line each.
+void print_diagnostics(const policy::Diagnostics& diagnostics);
+
 /// 125: Belljar refused or failed, as opposed to the command.
 inline constexpr int kBelljarFailed = 125;
 
@@ -47,6 +50,14 @@ struct ExplainOptions {
   bool json = false;                   ///< Of the exposure.
 };
 int explain_command(const PolicyOptions& options, const ExplainOptions& asked);
-int probe_command(const std::vector<std::string>& names);
+
+/// What `belljar probe` does inside a sandbox.
+struct ProbeOptions {
+  std::vector<std::string> names;
+  std::string attempt;  ///< Of launcher/attempts.hpp.
+  bool wait = false;
+  bool spin = false;
+};
+int probe_command(const ProbeOptions& options);
 
 }  // namespace belljar::launcher

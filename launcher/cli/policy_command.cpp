@@ -70,12 +70,6 @@ constexpr const char* kStarter =
 
 using Canonical = std::map<std::string, std::string>;
 
-void print(const policy::Diagnostics& diagnostics) {
-  for (const policy::Diagnostic& diagnostic : diagnostics)
-    std::fprintf(stderr, "%s%s\n", diagnostic.where.line == 0 ? "belljar: " : "",
-                 diagnostic.text().c_str());
-}
-
 /// The leaves of an effective policy by path, as JSON.
 void collect(const nlohmann::json& node, const std::string& path, Canonical& out) {
   if (!node.is_object() || (node.empty() && !path.empty())) {
@@ -169,7 +163,7 @@ int PolicyCommand::check() const {
     const std::optional<policy::Policy> policy = load(file, options);
     const policy::Diagnostics excess =
         policy && ceiling ? policy::check_ceiling(*policy, *ceiling) : policy::Diagnostics{};
-    print(excess);
+    print_diagnostics(excess);
     good &= policy.has_value() && excess.empty();
   }
   return good ? 0 : 1;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "launcher/attempts.hpp"
 #include "launcher/cli/options.hpp"
 #include "launcher/controls/control.hpp"
 #include "launcher/record.hpp"
@@ -11,9 +12,16 @@
 
 namespace belljar::launcher {
 
-int probe_command(const std::vector<std::string>& names) {
+int probe_command(const ProbeOptions& options) {
+  const std::vector<std::string>& names = options.names;
+  if (options.wait) pause();
+  for (volatile bool on = options.spin; on;) {
+  }
+  if (!options.attempt.empty()) return std::puts(attempt(options.attempt).c_str()) < 0 ? 1 : 0;
   // What the sandbox left open is looked for, not what belljar opened itself.
   close(sys::proc_directory());
+  // Line by line: what the filter kills must not take the answers before it along.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
   bool any_open = false;
   std::size_t tried = 0;
   for (const Control* control : controls()) {

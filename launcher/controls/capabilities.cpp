@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "launcher/controls/control.hpp"
+#include "launcher/controls/promises.hpp"
 #include "policy/names.hpp"
 
 namespace belljar::launcher {
@@ -11,10 +12,19 @@ namespace {
 
 constexpr Probe kProbes[] = {
     {"mount-tmpfs", "mount a tmpfs on /tmp",
-     [] { return mount("tmpfs", "/tmp", "tmpfs", 0, nullptr) == 0 ? 0 : errno; }},
-    {"chroot", "change the root directory", [] { return chroot("/") == 0 ? 0 : errno; }},
+     [] { return mount("tmpfs", "/tmp", "tmpfs", 0, nullptr) == 0 ? 0 : errno; },
+     [](const Made& made) -> const char* {
+       return refused_without(made.policy, "CAP_SYS_ADMIN", "mount");
+     }},
+    {"chroot", "change the root directory", [] { return chroot("/") == 0 ? 0 : errno; },
+     [](const Made& made) -> const char* {
+       return refused_without(made.policy, "CAP_SYS_CHROOT", "chroot");
+     }},
     {"sethostname", "change the host's name",
-     [] { return sethostname("belljar-probe", 13) == 0 ? 0 : errno; }},
+     [] { return sethostname("belljar-probe", 13) == 0 ? 0 : errno; },
+     [](const Made& made) -> const char* {
+       return refused_without(made.policy, "CAP_SYS_ADMIN", "sethostname");
+     }},
 };
 
 Status plan(PlanBuilder& builder) {

@@ -7,6 +7,7 @@
 
 #include "launcher/controls/control.hpp"
 #include "launcher/controls/paths.hpp"
+#include "launcher/controls/promises.hpp"
 #include "policy/units.hpp"
 
 namespace belljar::launcher {
@@ -97,6 +98,9 @@ constexpr Probe kProbes[] = {
          if (errno != ENOENT) refusal = errno;
        }
        return refusal;
+     },
+     [](const Made& made) -> const char* {
+       return has_step<MakeCgroup>(made.plan) ? "limits" : nullptr;
      }},
 };
 

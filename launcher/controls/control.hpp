@@ -87,11 +87,20 @@ struct Requirement {
   std::string because;  ///< Policy path.
 };
 
+/// A sandbox as it was planned, for judging what it must refuse.
+struct Made {
+  const policy::Policy& policy;
+  const Host& host;
+  const Plan& plan;
+};
+
 /// A harmless try, run inside the sandbox, of what the control must refuse.
 struct Probe {
   std::string_view name;     ///< "unshare-user"
   std::string_view attempt;  ///< "create a user namespace"
   int (*attempt_it)();       ///< 0 when the door is open, otherwise the errno of the refusal.
+  /// The policy path that promises the refusal; null where the policy leaves the door open.
+  const char* (*promised)(const Made&);
 };
 
 /// A step that failed, as the child reported it.
@@ -178,6 +187,9 @@ struct Obstacle {
 
 /// Whether limits.disk is what limits the size of a single file.
 [[nodiscard]] bool disk_limits_files(const policy::Limits& limits);
+
+/// The rlimits by the policy's names, and their RLIMIT_*.
+[[nodiscard]] std::span<const std::pair<std::string_view, int>> rlimit_numbers();
 
 /// Bits of the policy's capabilities by kernel number (policy/names.hpp).
 [[nodiscard]] std::uint64_t capability_bits(const policy::Policy& policy);

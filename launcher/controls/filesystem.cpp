@@ -11,6 +11,7 @@
 
 #include "launcher/controls/control.hpp"
 #include "launcher/controls/paths.hpp"
+#include "launcher/controls/promises.hpp"
 #include "policy/units.hpp"
 
 namespace belljar::launcher {
@@ -30,19 +31,35 @@ int try_create(const char* path) {
 }
 
 constexpr Probe kProbes[] = {
-    {"write-usr", "create a file in /usr", [] { return try_create("/usr/belljar-probe"); }},
-    {"write-etc", "create a file in /etc", [] { return try_create("/etc/belljar-probe"); }},
-    {"write-root", "create a file in /", [] { return try_create("/belljar-probe"); }},
+    {"write-usr", "create a file in /usr", [] { return try_create("/usr/belljar-probe"); },
+     [](const Made& made) -> const char* {
+       return refused_path(made, "write:/usr/belljar-probe");
+     }},
+    {"write-etc", "create a file in /etc", [] { return try_create("/etc/belljar-probe"); },
+     [](const Made& made) -> const char* {
+       return refused_path(made, "write:/etc/belljar-probe");
+     }},
+    {"write-root", "create a file in /", [] { return try_create("/belljar-probe"); },
+     [](const Made& made) -> const char* {
+       return has_step<SealRoot>(made.plan) ? "filesystem.root" : nullptr;
+     }},
     {"remount-root", "remount / writable",
-     [] { return mount(nullptr, "/", nullptr, MS_REMOUNT | MS_BIND, nullptr) == 0 ? 0 : errno; }},
-    {"unmount-tmp", "unmount /tmp", [] { return umount2("/tmp", MNT_DETACH) == 0 ? 0 : errno; }},
+     [] { return mount(nullptr, "/", nullptr, MS_REMOUNT | MS_BIND, nullptr) == 0 ? 0 : errno; },
+     [](const Made& made) -> const char* {
+       return refused_without(made.policy, "CAP_SYS_ADMIN", "mount");
+     }},
+    {"unmount-tmp", "unmount /tmp", [] { return umount2("/tmp", MNT_DETACH) == 0 ? 0 : errno; },
+     [](const Made& made) -> const char* {
+       return refused_without(made.policy, "CAP_SYS_ADMIN", "umount2");
+     }},
     {"read-shadow", "read the host's password hashes",
      [] {
        const int fd = open("/etc/shadow", O_RDONLY | O_CLOEXEC);
        if (fd < 0) return errno;
        close(fd);
        return 0;
-     }},
+     },
+     [](const Made& made) -> const char* { return refused_path(made, "read:/etc/shadow"); }},
 };
 
 /// What stands at a path is a directory of the host's that the command writes to.

@@ -5,18 +5,23 @@
 #include <cerrno>
 
 #include "launcher/controls/control.hpp"
+#include "launcher/controls/promises.hpp"
 #include "launcher/sys/session_credentials.hpp"
 
 namespace belljar::launcher {
 namespace {
 
 constexpr Probe kProbes[] = {
-    {"setuid-root", "become uid 0", [] { return setresuid(0, 0, 0) == 0 ? 0 : errno; }},
+    {"setuid-root", "become uid 0", [] { return setresuid(0, 0, 0) == 0 ? 0 : errno; },
+     [](const Made& made) -> const char* {
+       return is_root_inside(made.plan) ? nullptr : "identity.uid";
+     }},
     {"setgroups", "take supplementary groups",
      [] {
        const gid_t root_group = 0;
        return sys::set_groups(&root_group, 1) ? 0 : EPERM;
-     }},
+     },
+     [](const Made&) -> const char* { return "identity.groups"; }},
 };
 
 uid_t inside_uid(const PlanBuilder& builder) {

@@ -13,6 +13,7 @@
 
 #include "launcher/controls/control.hpp"
 #include "launcher/controls/paths.hpp"
+#include "launcher/controls/promises.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -33,6 +34,16 @@ int try_connect(const std::string& name) {
   return result;
 }
 
+/// A private network holds none; the host's is kept out by the domain, where the plan has it.
+const char* keeps_from_abstract_sockets(const Made& made) {
+  if (!shares_network(made.policy)) return "network.mode";
+  for (const Step& step : made.plan.steps)
+    if (const auto* domain = std::get_if<TakeLandlock>(&step.action);
+        domain != nullptr && (domain->scopes & sys::kLandlockScopeAbstractUnix) != 0)
+      return "landlock.scopes";
+  return nullptr;
+}
+
 constexpr Probe kProbes[] = {
     {"abstract-socket", "connect to an abstract unix socket of the host",
      [] {
@@ -46,7 +57,8 @@ constexpr Probe kProbes[] = {
          if (refusal == 0 || refusal == EPERM) return refusal;
        }
        return refusal;
-     }},
+     },
+     [](const Made& made) -> const char* { return keeps_from_abstract_sockets(made); }},
 };
 
 /// A right that not every kernel with Landlock has.

@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "launcher/controls/control.hpp"
+#include "launcher/controls/promises.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -27,18 +28,28 @@ int in_child(int (*attempt)()) {
 
 constexpr Probe kProbes[] = {
     {"unshare-user", "create a user namespace",
-     [] { return in_child([] { return unshare(CLONE_NEWUSER); }); }},
+     [] { return in_child([] { return unshare(CLONE_NEWUSER); }); },
+     [](const Made& made) -> const char* {
+       return made.policy.namespaces.nested_user ? nullptr : "namespaces.nested_user";
+     }},
     {"unshare-mount", "create a mount namespace",
-     [] { return in_child([] { return unshare(CLONE_NEWNS); }); }},
+     [] { return in_child([] { return unshare(CLONE_NEWNS); }); },
+     [](const Made& made) -> const char* {
+       return refused_without(made.policy, "CAP_SYS_ADMIN", "unshare");
+     }},
     {"unshare-net", "create a network namespace",
-     [] { return in_child([] { return unshare(CLONE_NEWNET); }); }},
+     [] { return in_child([] { return unshare(CLONE_NEWNET); }); },
+     [](const Made& made) -> const char* {
+       return refused_without(made.policy, "CAP_SYS_ADMIN", "unshare");
+     }},
     {"join-init-mount", "join the mount namespace of the sandbox's init",
      [] {
        return in_child([] {
          const int fd = open("/proc/1/ns/mnt", O_RDONLY | O_CLOEXEC);
          return fd < 0 ? -1 : setns(fd, CLONE_NEWNS);
        });
-     }},
+     },
+     [](const Made&) -> const char* { return "namespaces.mount"; }},
 };
 
 Status refuse_shared(const std::string& member, const Namespace& space) {

@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "launcher/controls/control.hpp"
+#include "launcher/controls/promises.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -20,7 +21,11 @@ int try_socket(int family, int type, int protocol) {
 
 constexpr Probe kProbes[] = {
     {"raw-socket", "open a raw IPv4 socket",
-     [] { return try_socket(AF_INET, SOCK_RAW, IPPROTO_ICMP); }},
+     [] { return try_socket(AF_INET, SOCK_RAW, IPPROTO_ICMP); },
+     [](const Made& made) -> const char* {
+       return shares_network(made.policy) ? "capabilities"
+                                          : refused_without(made.policy, "CAP_NET_RAW", "socket");
+     }},
     {"route-out", "find a route to an address outside (TEST-NET-1; nothing is sent)",
      [] {
        const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -34,6 +39,9 @@ constexpr Probe kProbes[] = {
                                                                                          : errno;
        close(fd);
        return result;
+     },
+     [](const Made& made) -> const char* {
+       return shares_network(made.policy) ? nullptr : "network.mode";
      }},
 };
 

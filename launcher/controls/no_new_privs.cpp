@@ -3,13 +3,17 @@
 #include <cerrno>
 
 #include "launcher/controls/control.hpp"
+#include "launcher/controls/promises.hpp"
 
 namespace belljar::launcher {
 namespace {
 
 constexpr Probe kProbes[] = {
     {"no-new-privs-off", "run without no_new_privs",
-     [] { return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? EPERM : 0; }},
+     [] { return prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1 ? EPERM : 0; },
+     [](const Made& made) -> const char* {
+       return has_step<SetNoNewPrivileges>(made.plan) ? "no_new_privs" : nullptr;
+     }},
 };
 
 Status plan(PlanBuilder& builder) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "launcher/controls/control.hpp"
+#include "launcher/controls/promises.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -17,11 +18,18 @@ int try_open(const char* path, int flags) {
   return 0;
 }
 
+/// An own /dev has six devices of no consequence; another one is the host's.
+const char* refused_device(const Made& made, const std::string& path) {
+  return has_step<MountDev>(made.plan) ? "filesystem.mounts" : refused_path(made, "read:" + path);
+}
+
 constexpr Probe kProbes[] = {
     {"write-core-pattern", "open core_pattern for writing (nothing is written)",
-     [] { return try_open("/proc/sys/kernel/core_pattern", O_WRONLY); }},
+     [] { return try_open("/proc/sys/kernel/core_pattern", O_WRONLY); },
+     [](const Made&) -> const char* { return "filesystem.mounts"; }},
     {"sysrq", "open sysrq-trigger for writing (nothing is written)",
-     [] { return try_open("/proc/sysrq-trigger", O_WRONLY); }},
+     [] { return try_open("/proc/sysrq-trigger", O_WRONLY); },
+     [](const Made& made) -> const char* { return made.plan.uid == 0 ? nullptr : "identity.uid"; }},
     {"init-environment", "read the environment of the sandbox's init",
      [] {
        const int fd = open("/proc/1/environ", O_RDONLY | O_CLOEXEC);
@@ -30,18 +38,23 @@ constexpr Probe kProbes[] = {
        const ssize_t got = read(fd, &byte, 1);
        close(fd);
        return got > 0 ? 0 : ENODATA;
-     }},
+     },
+     [](const Made&) -> const char* { return "namespaces.pid"; }},
     {"init-memory", "open the memory of the sandbox's init",
-     [] { return try_open("/proc/1/mem", O_RDWR); }},
+     [] { return try_open("/proc/1/mem", O_RDWR); },
+     [](const Made&) -> const char* { return "namespaces.pid"; }},
     {"make-device", "make a device node in /dev",
      [] {
        const int made = mknod("/dev/belljar-probe", S_IFCHR | 0600, makedev(1, 3));
        if (made != 0) return errno;
        unlink("/dev/belljar-probe");
        return 0;
-     }},
-    {"open-disk", "open the host's first disk", [] { return try_open("/dev/vda", O_RDONLY); }},
-    {"open-kmsg", "open the kernel's log", [] { return try_open("/dev/kmsg", O_RDONLY); }},
+     },
+     [](const Made&) -> const char* { return "filesystem.mounts"; }},
+    {"open-disk", "open the host's first disk", [] { return try_open("/dev/vda", O_RDONLY); },
+     [](const Made& made) -> const char* { return refused_device(made, "/dev/vda"); }},
+    {"open-kmsg", "open the kernel's log", [] { return try_open("/dev/kmsg", O_RDONLY); },
+     [](const Made& made) -> const char* { return refused_device(made, "/dev/kmsg"); }},
 };
 
 // Both are mounts like the others and planned with them, in order of their paths (filesystem.cpp).

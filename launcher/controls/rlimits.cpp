@@ -3,17 +3,13 @@
 #include <cerrno>
 
 #include "launcher/controls/control.hpp"
+#include "launcher/controls/promises.hpp"
 
 namespace belljar::launcher {
 namespace {
 
-struct Name {
-  std::string_view name;
-  int resource;
-};
-
 /// The kernel's rlimits (man 2 getrlimit); the names are the policy's.
-constexpr Name kNames[] = {
+constexpr std::pair<std::string_view, int> kNames[] = {
     {"as", RLIMIT_AS},           {"core", RLIMIT_CORE},         {"cpu", RLIMIT_CPU},
     {"data", RLIMIT_DATA},       {"fsize", RLIMIT_FSIZE},       {"locks", RLIMIT_LOCKS},
     {"memlock", RLIMIT_MEMLOCK}, {"msgqueue", RLIMIT_MSGQUEUE}, {"nice", RLIMIT_NICE},
@@ -29,12 +25,13 @@ constexpr Probe kProbes[] = {
        if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return errno;
        limit.rlim_max += 1;
        return setrlimit(RLIMIT_NOFILE, &limit) == 0 ? 0 : errno;
-     }},
+     },
+     [](const Made&) -> const char* { return "limits.rlimits.nofile"; }},
 };
 
 Result<int> resource_of(const std::string& name) {
-  for (const Name& known : kNames)
-    if (known.name == name) return known.resource;
+  for (const auto& [known, resource] : kNames)
+    if (known == name) return resource;
   return fail({ErrorKind::kInvalid, 0, "unknown rlimit " + name, "limits.rlimits", {}});
 }
 
@@ -63,6 +60,8 @@ std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&)
 }
 
 }  // namespace
+
+std::span<const std::pair<std::string_view, int>> rlimit_numbers() { return kNames; }
 
 const Control kRlimits = {"rlimits",
                           "per-process limits, soft and hard alike, each read back as it "

@@ -12,6 +12,7 @@
 #include <cerrno>
 
 #include "launcher/controls/control.hpp"
+#include "launcher/controls/promises.hpp"
 #include "launcher/seccomp/evaluate.hpp"
 #include "launcher/seccomp/watch.hpp"
 #include "launcher/sys/raw.hpp"
@@ -33,20 +34,23 @@ int call_for_descriptor(long number, long a, long b) {
 }
 
 constexpr Probe kProbes[] = {
-    {"clone3", "call clone3 (the probe passes no arguments)", [] { return call(SYS_clone3); }},
-    {"io-uring", "set up an io_uring",
-     [] { return call_for_descriptor(SYS_io_uring_setup, 1, 0); }},
+    {"clone3", "call clone3 (the probe passes no arguments)", [] { return call(SYS_clone3); },
+     [](const Made& made) -> const char* { return refused_call(made.policy, "clone3"); }},
+    {"io-uring", "set up an io_uring", [] { return call_for_descriptor(SYS_io_uring_setup, 1, 0); },
+     [](const Made& made) -> const char* { return refused_call(made.policy, "io_uring_setup"); }},
     {"keyctl", "read the session keyring's number",
-     [] { return call(SYS_keyctl, /*KEYCTL_GET_KEYRING_ID*/ 0, -3, 0); }},
-    {"userfaultfd", "open a userfaultfd",
-     [] { return call_for_descriptor(SYS_userfaultfd, 1, 0); }},
+     [] { return call(SYS_keyctl, /*KEYCTL_GET_KEYRING_ID*/ 0, -3, 0); },
+     [](const Made& made) -> const char* { return refused_call(made.policy, "keyctl"); }},
+    {"userfaultfd", "open a userfaultfd", [] { return call_for_descriptor(SYS_userfaultfd, 1, 0); },
+     [](const Made& made) -> const char* { return refused_call(made.policy, "userfaultfd"); }},
     {"vsock", "open a vsock socket",
      [] {
        const int fd = socket(AF_VSOCK, SOCK_STREAM, 0);
        if (fd < 0) return errno;
        close(fd);
        return 0;
-     }},
+     },
+     [](const Made& made) -> const char* { return refused_call(made.policy, "socket"); }},
     {"inject-input", "push a character into a terminal (TIOCSTI, on the probe's own one)",
      [] {
        int master = -1, slave = -1;
@@ -56,8 +60,10 @@ constexpr Probe kProbes[] = {
        close(master);
        close(slave);
        return result;
-     }},
-    {"trace-self", "become traced", [] { return call(SYS_ptrace, PTRACE_TRACEME); }},
+     },
+     [](const Made& made) -> const char* { return refused_call(made.policy, "ioctl"); }},
+    {"trace-self", "become traced", [] { return call(SYS_ptrace, PTRACE_TRACEME); },
+     [](const Made& made) -> const char* { return refused_call(made.policy, "ptrace"); }},
 };
 
 std::string describe_set(const policy::Syscalls& syscalls) {

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "launcher/controls/control.hpp"
+#include "launcher/controls/promises.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -16,6 +17,9 @@ constexpr Probe kProbes[] = {
        for (int fd = 3; fd < 4096; ++fd)
          if (fcntl(fd, F_GETFD) >= 0) return 0;
        return EBADF;
+     },
+     [](const Made& made) -> const char* {
+       return made.policy.io.keep.empty() ? "io.keep" : nullptr;
      }},
     {"controlling-terminal", "open the caller's terminal through /dev/tty",
      [] {
@@ -25,7 +29,8 @@ constexpr Probe kProbes[] = {
        const bool own = tcgetsid(fd) == 1;
        close(fd);
        return own ? ENXIO : 0;
-     }},
+     },
+     [](const Made&) -> const char* { return "io.tty"; }},
 };
 
 std::vector<int> terminal_descriptors(const policy::Io& io, const Host& host) {

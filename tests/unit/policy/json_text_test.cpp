@@ -157,7 +157,7 @@ TEST_CASE("columns are counted in bytes, lines by line feeds") {
   CHECK(errors_of("{\"version\":1,\r\n\"name\":\"\xc3\xa9\",\"b\":1}") ==
         "p.json:2:13: b: unknown key (one of: $schema, version, extends, vars, final, name, "
         "description, identity, namespaces, filesystem, network, syscalls, landlock, capabilities, "
-        "limits, env, io)");
+        "limits, env, io, tests)");
 }
 
 TEST_CASE("the canonical form of a tree escapes and sorts") {

@@ -36,14 +36,54 @@ TEST_CASE("extensions and $schema are ignored at the top level only") {
 }
 
 TEST_CASE("keys of the design that are not enforced are refused wherever they are") {
-  for (const char* key : {"kind", "report", "tests"}) {
+  for (const char* key : {"kind", "report"}) {
     CHECK(errors_in("\"" + std::string(key) + "\":{}") ==
           "p.json:1:14: " + std::string(key) + ": " + std::string(kRefused));
   }
   for (const char* key : {"dns", "publish", "allow", "deny"}) {
     CHECK(first_message("\"network\":{\"" + std::string(key) + "\":[]}") == kRefused);
   }
-  CHECK(first_message(R"("tests":null)") == kRefused);
+  CHECK(first_message(R"("report":null)") == kRefused);
+}
+
+TEST_CASE("a test tries something that is denied or allowed, or runs a command that ends") {
+  const Policy policy = load_body(
+      R"("tests":[{"try":"write /usr/x","expect":"denied"},
+                  {"try":"connect [::1]:80","expect":"allowed"},
+                  {"run":["true"],"expect":{"exit":0,"cause":"exited"}}])");
+  REQUIRE(policy.tests.size() == 3);
+  CHECK(policy.tests[0].attempt == "write /usr/x");
+  CHECK(policy.tests[0].expect.kind == Expectation::Kind::kDenied);
+  CHECK(policy.tests[1].expect.kind == Expectation::Kind::kAllowed);
+  CHECK(policy.tests[2].run == std::vector<std::string>{"true"});
+  CHECK(policy.tests[2].expect.exit_code == 0U);
+  CHECK(policy.tests[2].expect.cause == "exited");
+  CHECK(policy.where("tests[1].try") == "p.json:2:26");
+}
+
+TEST_CASE("a test that means nothing is refused") {
+  const auto refusal = [](const char* test) {
+    return first_message("\"tests\":[" + std::string(test) + "]");
+  };
+  const std::string forms =
+      "expected \"read /PATH\", \"write /PATH\", \"exec /PATH\" or \"connect ADDRESS:PORT\"";
+  for (const char* attempt : {"write", "write x", "write /..", "chmod /x", "connect 1.1.1.1",
+                              "connect 1.1.1.1:0", "connect :80", ""}) {
+    CAPTURE(attempt);
+    CHECK(contains(
+        refusal(("{\"try\":\"" + std::string(attempt) + "\",\"expect\":\"denied\"}").c_str()),
+        forms));
+  }
+  CHECK(contains(refusal(R"({"expect":"denied"})"), "one of \"try\" and \"run\""));
+  CHECK(contains(refusal(R"({"try":"read /x","run":["x"],"expect":"denied"})"), "one of"));
+  CHECK(contains(refusal(R"({"try":"read /x"})"), "\"expect\" is required"));
+  CHECK(contains(refusal(R"({"try":"read /x","expect":{"exit":0}})"), "\"denied\" or"));
+  CHECK(contains(refusal(R"({"run":["x"],"expect":"denied"})"), "as in {\"exit\": 0}"));
+  CHECK(contains(refusal(R"({"run":[],"expect":{"exit":0}})"), "no command"));
+  CHECK(contains(refusal(R"({"run":["x"],"expect":{}})"), "\"exit\" or \"cause\""));
+  CHECK(contains(refusal(R"({"run":["x"],"expect":{"exit":256}})"), "256"));
+  CHECK(contains(refusal(R"({"run":["x"],"expect":{"cause":"wal_time"}})"), "\"wall_time\""));
+  CHECK(contains(refusal(R"({"try":"read /x","expect":"denyed"})"), "did you mean \"denied\""));
 }
 
 TEST_CASE("a namespace is a word or the path of one to join") {

@@ -1,0 +1,107 @@
+#include "launcher/cli/selftest_command.hpp"
+
+#include <cstdio>
+
+#include "launcher/cli/options.hpp"
+#include "launcher/doctor.hpp"
+#include "launcher/failure.hpp"
+#include "policy/units.hpp"
+
+namespace belljar::launcher {
+namespace {
+
+constexpr const char* kExamples = R"(
+Launches a sandbox as a session of the daemon's would be, with the daemon's policy, as
+the uid that is kept for this, in the real place for workspaces, and tries inside what
+every control must refuse. Nothing is left behind, and nobody else is touched.
+
+Standard output is `sandbox OK`, or a line for each control that is not in force, with
+what to change. Everything else is on standard error.
+
+Examples:
+  belljar --selftest
+  belljar --selftest --uid 20000
+      As this uid; a session that has it is left alone.
+  belljar --selftest --policy builtin:strict@1 -v
+      Another policy, and every probe with its answer.
+
+Exit status: 0 everything is in force; 1 something is not; 2 usage, policy or settings;
+3 it could not be found out.)";
+
+void print_probes(const ControlsReport& controls) {
+  for (const ProbeAnswer& answer : controls.probes) {
+    const char* verdict = answer.verdict.empty() ? "not tried" : answer.verdict.c_str();
+    const std::string why = answer.promised.empty() ? "the policy leaves it open" : answer.promised;
+    std::fprintf(stderr, "belljar: %-14s %-20s %-12s %s\n", answer.control.c_str(),
+                 answer.name.c_str(), verdict, why.c_str());
+  }
+}
+
+}  // namespace
+
+void SelftestCommand::declare(CLI::App& app, bool asked) {
+  app_ = app.add_subcommand("selftest", "Try whether the sandbox holds on this host");
+  app_->add_option("-p,--policy", policy_, "Test this policy instead of the daemon's")
+      ->type_name("FILE|builtin:NAME");
+  app_->add_option("--uid", uid_, "Test as this uid. Default: the one kept for self-tests")
+      ->type_name("N");
+  app_->add_flag("--json", json_, "One JSON object instead of lines");
+  app_->add_flag("-v,--verbose", verbose_, "Say on standard error what was tried");
+  if (asked) settings_.declare(*app_);
+  app_->footer(kExamples);
+}
+
+int SelftestCommand::run() const {
+  std::optional<std::uint32_t> uid;
+  if (!uid_.empty()) {
+    const auto number = policy::parse_unsigned(uid_);
+    if (!number || *number > 4294967294) {
+      std::fprintf(stderr, "belljar: --uid %s: expected a number\n", uid_.c_str());
+      return 2;
+    }
+    uid = static_cast<std::uint32_t>(*number);
+  }
+  const std::optional<policy::Settings> settings = settings_.load();
+  if (!settings) return 2;
+  const std::string name = policy_.empty() ? settings->policy : policy_;
+  auto policy = session_policy(name, *settings);
+  if (!policy) {
+    print_diagnostics(policy.error());
+    return 2;
+  }
+  if (policy_.empty() && settings->sandbox == "off") {
+    std::printf("sandbox: off by %s, so sessions run UNSANDBOXED; remedy: remove it\n",
+                settings->origin("sandbox").c_str());
+    return 1;
+  }
+  const policy::Policy named = *policy;
+  const Result<SessionSetting> setting = session_setting(std::move(*policy), *settings, uid);
+  if (!setting) {
+    SetupFailure failure = describe_refusal(setting.error(), named);
+    failure.control = "identity";
+    std::printf("%s\n", not_in_force(failure).text().c_str());
+    return 1;
+  }
+  for (const std::string& note : setting->notes)
+    std::fprintf(stderr, "belljar: note: %s\n", note.c_str());
+  if (verbose_)
+    std::fprintf(stderr, "belljar: policy %s (%s), uid %u, workspaces in %s\n", name.c_str(),
+                 policy_.empty() ? settings->origin("policy").c_str() : "--policy",
+                 setting->ids.uid, setting->workspace_root.c_str());
+  SelftestReport report = selftest(*setting);
+  // Looking at the host costs time that only a failure is worth.
+  if (!report.ok()) explain_with_host(report, diagnose(*setting, *settings, report));
+  if (verbose_) print_probes(report.controls);
+  for (const Degraded& item : report.controls.degraded)
+    std::fprintf(stderr, "belljar: note: degraded, as the policy allows: %s: %s\n",
+                 item.control.c_str(), item.what.c_str());
+  if (json_)
+    std::printf("%s\n", report.json().c_str());
+  else if (report.ok())
+    std::puts("sandbox OK");
+  for (const NotInForce& item : report.controls.missing)
+    if (!json_) std::printf("%s\n", item.text().c_str());
+  return report.ok() ? 0 : 1;
+}
+
+}  // namespace belljar::launcher

@@ -1,0 +1,122 @@
+#include "launcher/doctor.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace belljar::launcher {
+namespace {
+
+const char* weight_name(Weight weight) {
+  switch (weight) {
+    case Weight::kMissing:
+      return "missing";
+    case Weight::kWeaker:
+      return "weaker";
+    case Weight::kNote:
+      break;
+  }
+  return "note";
+}
+
+/// Trying one by one is close to a launch, but the launch has the last word.
+void weigh_by_launch(std::vector<Finding>& findings, const SelftestReport& report) {
+  if (report.ok()) {
+    for (Finding& finding : findings)
+      if (finding.weight == Weight::kMissing) finding.weight = Weight::kNote;
+    return;
+  }
+  for (const NotInForce& item : report.controls.missing) {
+    const bool explained = std::any_of(findings.begin(), findings.end(), [&](const Finding& f) {
+      return f.weight == Weight::kMissing && f.control == item.control;
+    });
+    if (explained) continue;
+    const Control* control = find_control(item.control);
+    findings.push_back({"launch",
+                        control == nullptr ? "host" : control->name,
+                        Weight::kMissing,
+                        item.what + (item.policy.empty() ? "" : ", asked for by " + item.policy),
+                        item.remedy,
+                        {}});
+  }
+}
+
+}  // namespace
+
+Diagnosis diagnose(const SessionSetting& setting, const policy::Settings& settings) {
+  return diagnose(setting, settings, selftest(setting));
+}
+
+Diagnosis diagnose(const SessionSetting& setting, const policy::Settings& settings,
+                   const SelftestReport& report) {
+  Facts facts = observe_facts(setting.ids, setting.caller, setting.workspace_root);
+  facts.sessions = settings.max_sessions;
+  Diagnosis diagnosis;
+  diagnosis.policy_name = setting.policy.name;
+  diagnosis.back_end = back_end_text(facts);
+  diagnosis.findings = find(facts, setting.policy);
+  weigh_by_launch(diagnosis.findings, report);
+  std::stable_sort(diagnosis.findings.begin(), diagnosis.findings.end(),
+                   [](const Finding& a, const Finding& b) { return a.weight < b.weight; });
+  return diagnosis;
+}
+
+bool Diagnosis::good() const {
+  return std::none_of(findings.begin(), findings.end(),
+                      [](const Finding& finding) { return finding.weight == Weight::kMissing; });
+}
+
+std::string Diagnosis::text() const {
+  std::string out = "back end: " + back_end + "\n";
+  for (const Finding& finding : findings)
+    out += std::string(weight_name(finding.weight)) + ": " + std::string(finding.id) + " (" +
+           std::string(finding.control) + "): " + finding.evidence + "\n" +
+           (finding.remedy.empty() ? "" : "  remedy: " + finding.remedy + "\n");
+  if (good()) out += "this host has what " + policy_name + " needs\n";
+  return out;
+}
+
+std::string Diagnosis::json() const {
+  using Json = nlohmann::ordered_json;
+  Json out{
+      {"ok", good()}, {"policy", policy_name}, {"back_end", back_end}, {"findings", Json::array()}};
+  for (const Finding& finding : findings)
+    out["findings"].push_back({{"id", finding.id},
+                               {"control", finding.control},
+                               {"weight", weight_name(finding.weight)},
+                               {"evidence", finding.evidence},
+                               {"remedy", finding.remedy},
+                               {"fix", finding.fix}});
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string Diagnosis::fix_script() const {
+  std::string out =
+      "#!/bin/sh\n# Written by belljar doctor, which runs none of it. Read it first.\n";
+  out += "set -eu\n";
+  for (const Finding& finding : findings) {
+    std::string evidence = finding.evidence;
+    std::replace(evidence.begin(), evidence.end(), '\n', ' ');
+    out += "\n# " + std::string(finding.id) + ": " + evidence + "\n";
+    if (finding.fix.empty()) out += "# by hand: " + finding.remedy + "\n";
+    for (const std::string& line : finding.fix) out += line + "\n";
+  }
+  return out;
+}
+
+void explain_with_host(SelftestReport& report, const Diagnosis& diagnosis) {
+  std::vector<NotInForce>& lines = report.controls.missing;
+  for (const Finding& finding : diagnosis.findings) {
+    if (finding.weight != Weight::kMissing || finding.id == "launch") continue;
+    const auto same = std::find_if(lines.begin(), lines.end(), [&](const NotInForce& line) {
+      return line.control == finding.control;
+    });
+    if (same == lines.end()) {
+      lines.push_back({std::string(finding.control), finding.evidence, {}, finding.remedy});
+    } else if (same->remedy.find(finding.remedy) == std::string::npos) {
+      same->what += "; " + finding.evidence;
+      same->remedy = finding.remedy;
+    }
+  }
+}
+
+}  // namespace belljar::launcher

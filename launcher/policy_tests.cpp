@@ -1,0 +1,187 @@
+#include "launcher/policy_tests.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "launcher/attempts.hpp"
+#include "launcher/failure.hpp"
+
+namespace belljar::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+using policy::Expectation;
+
+/// How a run ended, for a line of text.
+std::string end_text(const Record& record) {
+  if (record.setup) {
+    std::string text = "setup: " + record.setup->reason;
+    if (!record.setup->error.empty()) text += " (" + record.setup->error + ")";
+    return text;
+  }
+  std::string text = cause_name(record.cause);
+  if (record.signal) text += ", " + signal_name(*record.signal);
+  if (record.exit_code) text += ", exit code " + std::to_string(*record.exit_code);
+  return text;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
+class PolicyTrial {
+ public:
+  PolicyTrial(const policy::Policy& policy, const SessionIds& ids, const Host& caller,
+              TestGround& ground)
+      : policy_(policy), ids_(ids), caller_(caller), ground_(ground) {}
+
+  TestReport run() {
+    try_probes();
+    if (policy_.limits.wall_time) wait_for_wall_time();
+    if (const auto cpu = policy_.limits.rlimits.find("cpu");
+        cpu != policy_.limits.rlimits.end() && !cpu->second.unlimited)
+      wait_for_cpu_time();
+    for (std::size_t i = 0; i < policy_.tests.size(); ++i) run_own(i);
+    return std::move(report_);
+  }
+
+ private:
+  void add(std::string what, bool held, std::string got, std::string wanted,
+           const std::string& path) {
+    report_.results.push_back(
+        {std::move(what), held, std::move(got), std::move(wanted), origin_text(policy_, path)});
+  }
+
+  /// A trial under `policy`, or a failed result.
+  Trial launch(const policy::Policy& policy, TrialKind kind, std::vector<std::string> words,
+               bool belljar = true) {
+    const Result<TrialPolicy> trial = TrialPolicy::make(policy, ids_, caller_, ground_, kind);
+    if (!trial) {
+      Trial failed;
+      failed.record.cause = Cause::kSetup;
+      failed.record.setup = describe_refusal(trial.error(), policy);
+      return failed;
+    }
+    return belljar ? trial->launch_belljar(std::move(words)) : trial->launch(words);
+  }
+
+  void try_probes() {
+    const Result<TrialPolicy> trial =
+        TrialPolicy::make(policy_, ids_, caller_, ground_, TrialKind::kProbes);
+    if (!trial) return add("launch", false, trial.error().what, "a sandbox", trial.error().where);
+    const ControlsReport controls = try_controls(*trial);
+    report_.degraded = controls.degraded;
+    for (const ProbeAnswer& answer : controls.probes) {
+      if (answer.promised.empty() || answer.verdict.empty()) continue;
+      report_.results.push_back(
+          {"probe " + answer.name, !answer.broken(), answer.verdict, "denied", answer.promised});
+    }
+    for (const NotInForce& item : controls.missing)
+      if (item.what.find("must be refused") == std::string::npos)
+        report_.results.push_back({item.control, false, item.what, "in force", item.policy});
+  }
+
+  void wait_for_wall_time() {
+    policy::Policy shorter = policy_;
+    shorter.limits.wall_time =
+        std::min<std::chrono::milliseconds>(*policy_.limits.wall_time, 300ms);
+    const Trial trial = launch(shorter, TrialKind::kWhole, {"probe", "--wait"});
+    add("limits.wall_time", trial.record.cause == Cause::kWallTime, end_text(trial.record),
+        "wall_time", "limits.wall_time");
+  }
+
+  void wait_for_cpu_time() {
+    policy::Policy shorter = policy_;
+    shorter.limits.rlimits["cpu"].value = 1;
+    shorter.limits.wall_time.reset();
+    const Trial trial = launch(shorter, TrialKind::kWhole, {"probe", "--spin"});
+    add("limits.rlimits.cpu", trial.record.cause == Cause::kCpuTime, end_text(trial.record),
+        "cpu_time", "limits.rlimits.cpu");
+  }
+
+  void run_own(std::size_t index) {
+    const policy::PolicyTest& test = policy_.tests[index];
+    const std::string path = "tests[" + std::to_string(index) + "]";
+    if (test.attempt.empty())
+      run_command(test, path + ".run");
+    else
+      run_attempt(test, path + ".try");
+  }
+
+  void run_attempt(const policy::PolicyTest& test, const std::string& path) {
+    const Trial trial = launch(policy_, TrialKind::kProbes, {"probe", "--try", test.attempt});
+    std::string verdict = trial.output.substr(0, trial.output.find('\n'));
+    if (trial.record.cause == Cause::kSyscall) verdict = "SIGSYS";
+    const bool answered = !verdict.empty() && trial.record.cause != Cause::kSetup &&
+                          verdict != kUnanswered && verdict != "EINVAL";
+    const bool allowed = verdict == kAllowed;
+    const bool must = test.expect.kind == Expectation::Kind::kAllowed;
+    add("try " + test.attempt, answered && allowed == must,
+        answered || verdict == kUnanswered ? verdict : end_text(trial.record),
+        must ? "allowed" : "denied", path);
+  }
+
+  void run_command(const policy::PolicyTest& test, const std::string& path) {
+    const Trial trial = launch(policy_, TrialKind::kWhole, test.run, /*belljar=*/false);
+    const Expectation& expect = test.expect;
+    bool held = trial.record.cause != Cause::kSetup || expect.cause == "setup";
+    std::string wanted;
+    if (expect.exit_code) {
+      held &= trial.record.exit_code == static_cast<int>(*expect.exit_code);
+      wanted = "exit code " + std::to_string(*expect.exit_code);
+    }
+    if (expect.cause) {
+      held &= *expect.cause == cause_name(trial.record.cause);
+      wanted += (wanted.empty() ? "" : ", ") + *expect.cause;
+    }
+    std::string got = end_text(trial.record);
+    const std::string& said = trial.output;
+    if (!held && !said.empty())
+      got += ": " + said.substr(0, std::min<std::size_t>(200, said.find('\n')));
+    add("run " + joined(test.run), held, std::move(got), std::move(wanted), path);
+  }
+
+  const policy::Policy& policy_;
+  const SessionIds ids_;
+  const Host& caller_;
+  TestGround& ground_;
+  TestReport report_;
+};
+
+}  // namespace
+
+std::string TestResult::text() const {
+  std::string line =
+      held ? "ok      " + what + ": " + got : "FAILED  " + what + ": " + got + ", not " + wanted;
+  if (!policy.empty()) line += "  (" + policy + ")";
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  return line;
+}
+
+std::size_t TestReport::failed() const {
+  return static_cast<std::size_t>(
+      std::count_if(results.begin(), results.end(), [](const TestResult& r) { return !r.held; }));
+}
+
+std::string TestReport::json() const {
+  using Json = nlohmann::ordered_json;
+  Json out{{"ok", failed() == 0}, {"results", Json::array()}, {"degraded", Json::array()}};
+  for (const TestResult& result : results)
+    out["results"].push_back({{"test", result.what},
+                              {"held", result.held},
+                              {"got", result.got},
+                              {"wanted", result.wanted},
+                              {"policy", result.policy}});
+  for (const Degraded& item : degraded)
+    out["degraded"].push_back({{"control", item.control}, {"what", item.what}});
+  return out.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+TestReport run_policy_tests(const policy::Policy& policy, const SessionIds& ids, const Host& caller,
+                            TestGround& ground) {
+  return PolicyTrial(policy, ids, caller, ground).run();
+}
+
+}  // namespace belljar::launcher

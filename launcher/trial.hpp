@@ -1,0 +1,92 @@
+// A trial: belljar's own program as the command of a real launch, to try inside what must hold.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "launcher/controls/control.hpp"
+#include "launcher/record.hpp"
+#include "launcher/test_ground.hpp"
+
+namespace belljar::launcher {
+
+/// A control that is not in force, and what a person should change.
+struct NotInForce {
+  std::string control;
+  std::string what;
+  std::string policy;  ///< "agent.json:14:9 namespaces.nested_user"
+  std::string remedy;
+
+  /// "namespaces: create a user namespace worked (asked for by ...); remedy: ..."
+  [[nodiscard]] std::string text() const;
+};
+
+/// What came of one probe.
+struct ProbeAnswer {
+  std::string control;
+  std::string name;
+  std::string attempt;
+  std::string verdict;   ///< "open", or the refusal: "EPERM", "SIGSYS".
+  std::string promised;  ///< Which line promises the refusal; empty: none does.
+
+  [[nodiscard]] bool broken() const { return verdict == "open" && !promised.empty(); }
+};
+
+/// One launch, and what its command wrote.
+struct Trial {
+  Record record;
+  std::string output;
+  std::optional<std::chrono::milliseconds> time_given;
+};
+
+enum class TrialKind {
+  kSession,  ///< The workspace "." is the ground, and there is time and room for the probes.
+  kProbes,   ///< The workspace is the policy's; there is time and room for the probes.
+  kWhole,    ///< All is the policy's.
+};
+
+/// Prepares a policy for launches: belljar is shown at a path of its own, output comes back. All
+/// else stays as the policy has it, but for what `kind` says.
+class TrialPolicy {
+ public:
+  /// `ground` outlives the result. Errors name what to change.
+  [[nodiscard]] static Result<TrialPolicy> make(policy::Policy policy, const SessionIds& ids,
+                                                const Host& host, TestGround& ground,
+                                                TrialKind kind);
+
+  [[nodiscard]] const policy::Policy& policy() const { return policy_; }
+
+  /// Launches `belljar WORDS...` inside, or, with an empty `program`, WORDS. Standard input is
+  /// empty; standard output and error are the trial's output. Everything that fails is in the
+  /// record.
+  [[nodiscard]] Trial launch_belljar(std::vector<std::string> words) const;
+  [[nodiscard]] Trial launch(const std::vector<std::string>& words) const;
+
+  /// The plan and the host of such a launch.
+  [[nodiscard]] const Result<Host>& host() const { return host_; }
+  [[nodiscard]] Result<Plan> plan() const;
+
+ private:
+  policy::Policy policy_;
+  std::string program_;  ///< Where belljar is, inside.
+  Result<Host> host_;
+};
+
+/// What the controls promise and a real launch shows.
+struct ControlsReport {
+  std::vector<ProbeAnswer> probes;
+  std::vector<NotInForce> missing;
+  std::vector<Degraded> degraded;
+  std::string back_end;                       ///< Empty when nothing was launched.
+  std::optional<std::string> failed_control;  ///< Whose step ended the launch.
+};
+
+/// Launches, runs every control's probes inside, and compares.
+[[nodiscard]] ControlsReport try_controls(const TrialPolicy& policy);
+
+/// The failed step of a launch as a control that is not in force.
+[[nodiscard]] NotInForce not_in_force(const SetupFailure& failure);
+
+}  // namespace belljar::launcher

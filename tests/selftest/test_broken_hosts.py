@@ -1,0 +1,285 @@
+"""Hosts that lack something, one by one: the self-test and the doctor name the control and the remedy,
+and where the remedy can be applied, the refusal disappears. The same host unbroken comes first."""
+
+import dataclasses
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from harness import SandboxTest, as_root, back_ends, callers, main, not_sanitized
+
+STRICT, AGENT = "builtin:strict@1", "builtin:agent@1"
+
+
+@dataclasses.dataclass
+class Broken:
+    """`how` goes in front of belljar, as root or with the caller's rights; `mended` likewise, with the
+    remedy applied after the fault. A word of `how` that is a function gets the test."""
+    control: str
+    finding: str
+    how: list
+    remedy: str
+    mended: list | None = None
+    as_caller: bool = True
+    policy: object = AGENT
+    options: tuple = ()
+
+
+def refuse(calls):
+    return ["{tools}/refuse", calls]
+
+
+def counts(*values):
+    """As the caller, in a user namespace of its own, where namespace counts can be set for all below."""
+    script = "; ".join(f"echo {value} >/proc/sys/user/{name}" for name, value in values)
+    return ["unshare", "--user", "--map-current-user", "--keep-caps", "sh", "-ec", script + '; exec setpriv '
+            '--ambient-caps=-all --inh-caps=-all "$@"', "sh"]
+
+
+def count_at_zero(kind):
+    name = f"max_{kind}_namespaces"
+    return Broken("namespaces", "namespaces-off", counts((name, 0)), f"sysctl -w user.{name}=15000",
+                  counts((name, 0), (name, 15000)), policy=STRICT if kind == "net" else AGENT)
+
+
+def mounts(script):
+    """A shell script as root, in a mount namespace that only this run has."""
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-ec", script + '\nexec "$@"', "sh"]
+
+
+DEV = ("mount -t tmpfs -o mode=755 dev {dir}/dev; for name in null full random urandom tty; do "
+       "cp -a /dev/$name {dir}/dev/; done; mkdir {dir}/dev/pts {dir}/dev/shm; mount --move {dir}/dev /dev")
+SECCOMP = '"unshare","mount","umount2","pivot_root"'
+
+# Calls that a filter refuses; with the remedy, it refuses no call that a launch needs.
+BY_FILTER = {
+    "Docker's default profile": Broken("namespaces", "container-seccomp",
+                                       refuse("clone3=ENOSYS,unshare=EPERM,mount=EPERM,umount2=EPERM,pivot_root=EPERM"),
+                                       SECCOMP, refuse("clone3=ENOSYS,open_tree=EPERM,mount_setattr=EPERM")),
+    "no unshare": Broken("namespaces", "container-seccomp", refuse("clone3=ENOSYS,unshare=ENOSYS"), SECCOMP,
+                         refuse("clone3=ENOSYS")),
+    "no mount": Broken("filesystem", "container-seccomp", refuse("mount=EPERM"), SECCOMP, refuse("sethostname=EPERM")),
+    "no pivot_root": Broken("filesystem", "container-seccomp", refuse("pivot_root=EPERM"), SECCOMP,
+                            refuse("sethostname=EPERM")),
+    "no umount2": Broken("filesystem", "launch", refuse("umount2=EPERM"), "allow mount, umount2 and",
+                         refuse("sethostname=EPERM")),
+    "a security module against mounts": Broken("filesystem", "apparmor-mount", refuse("mount=EACCES"),
+                                               "mount, umount and pivot_root", refuse("sethostname=EPERM")),
+    "an initramfs": Broken("filesystem", "rootfs", refuse("pivot_root=EINVAL"), "switch_root",
+                           refuse("sethostname=EPERM")),
+    "no user namespaces in the kernel": Broken("namespaces", "kernel-without-userns",
+                                               refuse("clone3=ENOSYS,unshare=EINVAL"), "CONFIG_USER_NS",
+                                               refuse("clone3=ENOSYS")),
+    "no filters": Broken("seccomp", "no-seccomp", refuse("filter=EINVAL"), "CONFIG_SECCOMP_FILTER",
+                         refuse("sethostname=EPERM")),
+    "no sethostname": Broken("identity", "sethostname", refuse("sethostname=EPERM"), "allow sethostname",
+                             refuse("clone3=ENOSYS"), policy={"identity": {"hostname": "inside"}}),
+    "no Landlock in the kernel": Broken("landlock", "no-landlock", refuse("landlock_create_ruleset=ENOSYS"),
+                                        "CONFIG_SECURITY_LANDLOCK", refuse("sethostname=EPERM"),
+                                        policy={"landlock": {"filesystem": True}}),
+    "Landlock not among the modules": Broken("landlock", "no-landlock", refuse("landlock_create_ruleset=EOPNOTSUPP"),
+                                             "lsm=", refuse("sethostname=EPERM"),
+                                             policy={"landlock": {"filesystem": True}}),
+}
+
+BY_SYSCTL = {f"user.max_{kind}_namespaces is 0": count_at_zero(kind)
+             for kind in ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")}
+
+MASK = "mount --bind /dev/null /proc/keys"
+BY_MOUNTS = {
+    "a masked /proc": Broken("proc_and_dev", "proc-masked", mounts(MASK), "hidden helper",
+                             mounts(MASK + "; umount /proc/keys"), False, STRICT),
+    "a read-only directory in /proc": Broken("proc_and_dev", "proc-masked",
+                                             mounts("mount --bind -o ro /proc/bus /proc/bus"), "hidden helper",
+                                             mounts("mount --bind -o ro /proc/bus /proc/bus; umount /proc/bus"), False,
+                                             STRICT),
+    "a read-only /proc": Broken("identity", "proc-read-only", mounts("mount -o remount,bind,ro /proc"),
+                                "mount -o remount,rw /proc",
+                                mounts("mount -o remount,bind,ro /proc; mount -o remount,bind,rw /proc"), False),
+    "no /proc": Broken("namespaces", "proc-missing", mounts("umount -l /proc"), "mount -t proc proc /proc",
+                       mounts("umount -l /proc; mount -t proc proc /proc"), False),
+    "a /dev without zero": Broken("proc_and_dev", "launch", mounts(DEV), "/dev lacks one of null, zero",
+                                  mounts(DEV + "; mknod -m 666 /dev/zero c 1 5"), False),
+}
+
+ROOTS = {
+    "a workspace root that the session cannot reach": Broken(
+        "filesystem", "workspace-unreachable", mounts("chmod 0700 {dir}/way"), "chmod o+x {dir}/way",
+        mounts("chmod 0700 {dir}/way; chmod o+x {dir}/way"), False),
+    "a workspace root on a read-only file system": Broken(
+        "filesystem", "workspace-read-only", mounts("mount --bind {dir}/way {dir}/way; mount -o remount,bind,ro {dir}/way"),
+        "mount something writable there",
+        mounts("mount --bind {dir}/way {dir}/way; mount -o remount,bind,ro {dir}/way; mount -o remount,bind,rw {dir}/way"),
+        False),
+    "a workspace root that others can change": Broken(
+        "filesystem", "launch", mounts("chmod 0777 {dir}/way/sessions"), "chmod 0711",
+        mounts("chmod 0777 {dir}/way/sessions; chmod 0711 {dir}/way/sessions"), False),
+}
+
+CALLERS = {
+    "a hard limit below the policy's": Broken("rlimits", "hard-limit", ["prlimit", "--nofile=100:100"],
+                                              "--ulimit nofile=1024", ["prlimit", "--nofile=1024:1024"]),
+    "a root without SETUID and SETGID": Broken(
+        "identity", "", ["setpriv", "--inh-caps=-all", "--bounding-set=-setuid,-setgid"], "CAP_SETUID and CAP_SETGID",
+        ["setpriv", "--inh-caps=-all", "--bounding-set=-sys_admin"], False),
+    "a root without CHOWN": Broken("filesystem", "launch", ["setpriv", "--inh-caps=-all", "--bounding-set=-chown"],
+                                   "CAP_CHOWN", ["setpriv", "--inh-caps=-all", "--bounding-set=-sys_admin"], False),
+}
+
+
+class BrokenHosts(SandboxTest):
+
+    def setUp(self):
+        super().setUp()
+        way = self.make_directory("way")
+        self.root = self.make_directory("way/sessions", owner=self.uid if self.caller == "user" else 0, mode=0o711)
+        self.make_directory("dev")
+        way.chmod(0o755)
+
+    def filled(self, words):
+        values = {"{tools}": str(self.tool("")), "{dir}": str(self.dir)}
+        for name, value in values.items():
+            words = [word.replace(name, value) for word in words]
+        return words
+
+    def words(self, case):
+        policy = case.policy if isinstance(case.policy, str) else self.policy(case.policy)
+        return ["--policy", policy, "--sessions-root", self.root, *case.options]
+
+    def run_in(self, words, case, verb, *more):
+        where = "wrap" if case.as_caller else "before"
+        uid = ["--uid", self.uid] if verb == "selftest" and self.privileged else []
+        if verb == "doctor" and self.privileged:
+            uid = ["--uid-base", self.uid - 1, "--max-sessions", 1]
+        return self.belljar(verb, *self.words(case), *uid, *more, **{where: self.filled(words)})
+
+    def check(self, case):
+        remedy, = self.filled([case.remedy])
+        run = self.run_in([], case, "selftest")
+        self.assertEqual((run.code, run.out), (0, "sandbox OK\n"), f"before: {run}")
+        run = self.run_in(case.how, case, "selftest")
+        self.assertEqual(run.code, 1, str(run))
+        lines = [line for line in run.out.splitlines() if line.startswith(case.control + ": ")]
+        self.assertEqual(len(lines), 1, f"one line for {case.control}: {run}")
+        self.assertIn(remedy, lines[0].partition("; remedy: ")[2], str(run))
+        if case.finding:
+            self.check_doctor(case, remedy)
+        if case.mended is not None:
+            run = self.run_in(case.mended, case, "selftest")
+            self.assertEqual((run.code, run.out), (0, "sandbox OK\n"), f"mended: {run}")
+
+    def check_doctor(self, case, remedy):
+        run = self.run_in(case.how, case, "doctor", "--json")
+        self.assertEqual(run.code, 1, str(run))
+        missing = [item for item in run.json()["findings"] if item["weight"] == "missing"]
+        found = [item for item in missing if item["id"] == case.finding]
+        self.assertEqual([item["control"] for item in found[:1]], [case.control], str(run))
+        self.assertIn(remedy, found[0]["remedy"])
+        script = self.run_in(case.how, case, "doctor", "--fix-script").out
+        self.assertIn(f"\n# {case.finding}: ", script)
+
+    def check_each(self, cases):
+        for name, case in cases.items():
+            with self.subTest(host=name):
+                self.check(case)
+
+    @callers("root", "user")
+    @back_ends("modern")
+    @not_sanitized
+    def test_calls_that_a_filter_refuses(self):
+        self.check_each(BY_FILTER)
+
+    @callers("user")
+    @not_sanitized
+    def test_namespaces_that_the_administrator_does_not_allow(self):
+        self.check_each(BY_SYSCTL)
+
+    @callers("root", "user")
+    @as_root
+    @not_sanitized
+    def test_proc_and_dev_that_are_not_whole(self):
+        self.check_each(BY_MOUNTS)
+
+    @callers("root")
+    @back_ends("modern")
+    @as_root
+    @not_sanitized
+    def test_places_for_workspaces_that_are_none(self):
+        self.check_each(ROOTS)
+
+    @callers("five")
+    @back_ends("modern")
+    @as_root
+    @not_sanitized
+    def test_a_limit_that_cannot_be_raised(self):
+        self.check(CALLERS["a hard limit below the policy's"])
+
+    @callers("root")
+    @back_ends("modern")
+    @as_root
+    @not_sanitized
+    def test_capabilities_that_are_not_there(self):
+        for name in ("a root without SETUID and SETGID", "a root without CHOWN"):
+            with self.subTest(host=name):
+                self.check(CALLERS[name])
+
+    @callers("user")
+    @back_ends("modern")
+    @as_root
+    @not_sanitized
+    def test_a_plain_user_cannot_be_somebody_else(self):
+        run = self.belljar("selftest", "--sessions-root", self.root, "--uid", self.uid + 1)
+        self.assertEqual(run.code, 1, str(run))
+        self.assertTrue(run.out.startswith("identity: "), run.out)
+        self.assertIn("remedy: run belljar as root", run.out)
+
+    @callers("root")
+    @as_root
+    @not_sanitized
+    def test_a_chroot_is_told_from_a_filter(self):
+        case = Broken("namespaces", "chroot", mounts("mkdir -p {dir}/new; mount --rbind / {dir}/new; "
+                                                     "set -- chroot {dir}/new \"$@\""), "pivot_root",
+                      mounts("mkdir -p {dir}/new; mount --rbind / {dir}/new; cd {dir}/new; pivot_root . .; "
+                             "umount -l ."), False)
+        if self.back_end == "legacy":
+            # There the filter could be the reason, and is named.
+            case.finding, case.remedy = "container-seccomp", SECCOMP
+        self.check(case)
+
+    @callers("root")
+    @as_root
+    @not_sanitized
+    def test_what_a_policy_only_prefers_is_no_failure_and_is_told(self):
+        case = Broken("", "", mounts(MASK), "", None, False)
+        run = self.run_in(case.how, case, "selftest")
+        self.assertEqual((run.code, run.out), (0, "sandbox OK\n"), str(run))
+        self.assertIn("degraded, as the policy allows: proc_and_dev", run.err)
+        run = self.run_in(case.how, case, "doctor")
+        self.assertEqual(run.code, 0, str(run))
+        self.assertIn("weaker: proc-masked", run.out)
+
+    @callers("root")
+    @back_ends("modern")
+    @as_root
+    @not_sanitized
+    def test_a_root_without_execution_is_a_note(self):
+        script = "mount -t tmpfs -o noexec,mode=711 sessions {dir}/way/sessions"
+        case = Broken("", "", mounts(script), "", None, False)
+        self.assertEqual(self.run_in(case.how, case, "selftest").out, "sandbox OK\n")
+        run = self.run_in(case.how, case, "doctor")
+        self.assertIn("note: workspace-noexec", run.out)
+        self.assertNotIn("workspace-noexec", self.run_in([], case, "doctor").out)
+
+    @callers("root")
+    @not_sanitized
+    def test_the_doctor_says_which_back_end_and_why(self):
+        case = Broken("", "", [], "", None)
+        text = self.run_in([], case, "doctor").out.splitlines()[0]
+        if self.back_end == "modern":
+            self.assertEqual(text, "back end: modern: clone3 and the new mount API work")
+        else:
+            self.assertEqual(text, "back end: legacy: clone3: ENOSYS")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""`belljar test`: what a policy says must hold is tried, and what does not hold is named with its line."""
+
+import json
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from harness import SandboxTest, callers, main, not_sanitized, once
+
+
+class PolicyTests(SandboxTest):
+
+    def run_tests(self, tests, changes=None, options=()):
+        policy = self.policy({"tests": tests, **(changes or {})})
+        return self.belljar("test", "--policy", policy, "--json", *options)
+
+    def results(self, run):
+        return {item["test"]: (item["held"], item["got"]) for item in run.json()["results"]}
+
+    @not_sanitized
+    def test_what_is_tried_is_denied_or_allowed_as_the_sandbox_is(self):
+        self.make_file("work/own", owner=self.uid)
+        tests = [
+            {"try": "write /usr/x", "expect": "denied"},
+            {"try": "write /tmp/x", "expect": "allowed"},
+            {"try": f"write {self.work}/own", "expect": "allowed"},
+            {"try": "read /etc/shadow", "expect": "denied"},
+            {"try": "read /usr/bin/env", "expect": "allowed"},
+            {"try": "exec /usr/bin/env", "expect": "allowed"},
+            {"try": "exec /usr/bin", "expect": "denied"},
+            {"try": "connect 192.0.2.1:9", "expect": "denied"},
+            {"try": "connect [2001:db8::1]:9", "expect": "denied"},
+            {"run": ["/bin/sh", "-c", "exit 3"], "expect": {"exit": 3}},
+            {"run": ["/bin/sh", "-c", "kill -9 $$"], "expect": {"cause": "signaled"}},
+        ]
+        run = self.run_tests(tests)
+        self.assertEqual(run.code, 0, str(run))
+        found = self.results(run)
+        self.assertEqual(found["try write /usr/x"], (True, "EROFS"))
+        self.assertEqual(found["try connect 192.0.2.1:9"], (True, "ENETUNREACH"))
+        self.assertEqual(found["try exec /usr/bin/env"], (True, "allowed"))
+        self.assertIn("probe keyctl", found)
+        self.assertEqual(os.listdir(self.work), ["own"], "trying to write leaves nothing")
+
+    @not_sanitized
+    def test_what_does_not_hold_is_named_with_its_line(self):
+        tests = [
+            {"try": "write /tmp/x", "expect": "denied"},
+            {"try": "write /usr/x", "expect": "allowed"},
+            {"try": "connect nowhere:9", "expect": "denied"},
+            {"run": ["/bin/sh", "-c", "echo why; exit 1"], "expect": {"exit": 0}},
+            {"run": ["/no/such/program"], "expect": {"exit": 127}},
+            {"run": ["/bin/sleep", "0"], "expect": {"cause": "wall_time"}},
+        ]
+        run = self.run_tests(tests)
+        self.assertEqual(run.code, 1, str(run))
+        failed = {item["test"]: item for item in run.json()["results"] if not item["held"]}
+        self.assertEqual(len(failed), len(tests), failed)
+        self.assertEqual(failed["try write /tmp/x"]["got"], "allowed")
+        self.assertIn("why", failed["run /bin/sh -c echo why; exit 1"]["got"])
+        self.assertRegex(failed["try write /tmp/x"]["policy"], r"policy-1\.json:\d+:\d+ tests\[0\]\.try")
+
+    @not_sanitized
+    def test_time_limits_are_waited_for(self):
+        found = self.results(self.run_tests([], {"limits": {"wall_time": "1h", "rlimits": {"cpu": "1h"}}}))
+        self.assertEqual(found["limits.wall_time"], (True, "wall_time"))
+        self.assertEqual(found["limits.rlimits.cpu"][0], True, found)
+        without = self.results(self.run_tests([]))
+        self.assertNotIn("limits.wall_time", without)
+        self.assertNotIn("limits.rlimits.cpu", without)
+
+    @callers("root")
+    @not_sanitized
+    def test_a_try_that_the_filter_kills_is_denied(self):
+        changes = {"syscalls": {"base": "agent@1", "rules": {"socket": "kill"}}}
+        run = self.run_tests([{"try": "connect 192.0.2.1:9", "expect": "denied"}], changes)
+        self.assertEqual(self.results(run)["try connect 192.0.2.1:9"], (True, "SIGSYS"), str(run))
+
+    @callers("root")
+    @not_sanitized
+    def test_landlock_and_noexec_count_as_denied(self):
+        changes = {"filesystem": {"mounts": {"/usr/share": {"type": "bind", "source": "/usr/bin", "noexec": True}}},
+                   "landlock": {"connect_tcp": [443]}, "network": {"mode": "shared"}}
+        tests = [{"try": "exec /usr/share/env", "expect": "denied"}, {"try": "exec /usr/bin/env", "expect": "allowed"},
+                 {"try": "connect 127.0.0.1:9", "expect": "denied"}]
+        found = self.results(self.run_tests(tests, changes))
+        self.assertEqual([found[f"try {test['try']}"][0] for test in tests], [True, True, True], found)
+        open_one = self.results(self.run_tests(tests[2:], {"network": {"mode": "shared"}}))
+        self.assertEqual(open_one["try connect 127.0.0.1:9"], (False, "allowed"), "without Landlock it gets out")
+
+    @once
+    @not_sanitized
+    def test_lines_for_people_and_a_sum(self):
+        policy = self.policy({"tests": [{"try": "write /tmp/x", "expect": "denied"}]})
+        run = self.belljar("test", "--policy", policy)
+        self.assertRegex(run.out, r"(?m)^ok      probe keyctl: ENOSYS  \(.*syscalls\.base\)$")
+        self.assertRegex(run.out, r"(?m)^FAILED  try write /tmp/x: allowed, not denied  \(.*tests\[0\]\.try\)$")
+        self.assertRegex(run.out, r"\n\d+ held, 1 failed\n$")
+        self.assertEqual(run.code, 1)
+
+    @once
+    def test_a_wrong_policy_is_usage(self):
+        policy = self.make_file("p.json", json.dumps({"version": 1, "tests": [{"try": "fly", "expect": "denied"}]}))
+        run = self.belljar("test", "--policy", policy)
+        self.assertEqual((run.code, run.out), (2, ""))
+        self.assertIn("tests[0].try", run.err)
+
+
+if __name__ == "__main__":
+    main()

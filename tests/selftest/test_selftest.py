@@ -1,0 +1,186 @@
+"""`belljar --selftest`: says `sandbox OK` or which control is not in force, and leaves no trace."""
+
+import json
+import os
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from harness import SandboxTest, as_root, callers, environment, main, not_sanitized, once, wait_for
+
+PRESETS = ("builtin:agent@1", "builtin:shell@1", "builtin:validator@1", "builtin:strict@1", "builtin:dev@1")
+
+
+class SelftestCase(SandboxTest):
+
+    def setUp(self):
+        super().setUp()
+        self.root = self.make_directory("sessions", owner=self.uid if self.caller == "user" else 0, mode=0o711)
+
+    def selftest(self, *options, uid=True, **more):
+        given = ["--sessions-root", self.root]
+        if uid and self.privileged:
+            given += ["--uid", self.uid]
+        return self.belljar("selftest", *given, *options, **more)
+
+    def check_ok(self, run):
+        self.assertEqual((run.code, run.out), (0, "sandbox OK\n"), str(run))
+        self.assertEqual(os.listdir(self.root), [])
+
+
+class Answers(SelftestCase):
+
+    @not_sanitized
+    def test_on_a_good_host_it_says_sandbox_OK_and_nothing_else(self):
+        run = self.selftest()
+        self.check_ok(run)
+
+    @not_sanitized
+    def test_each_preset_holds(self):
+        for preset in PRESETS:
+            with self.subTest(preset=preset):
+                self.check_ok(self.selftest("--policy", preset))
+
+    @not_sanitized
+    def test_json_has_every_probe_with_its_verdict_and_the_back_end(self):
+        answer = self.selftest("--json").json()
+        self.assertEqual((answer["sandbox"], answer["not_in_force"], answer["back_end"]), ("OK", [], self.back_end))
+        self.assertEqual(answer["uid"], self.uid)
+        self.assertGreater(len(answer["probes"]), 30)
+        self.assertEqual([probe for probe in answer["probes"] if probe["promised"] and probe["verdict"] == "open"], [])
+        self.assertEqual([probe for probe in answer["probes"] if not probe["verdict"]], [])
+        routes = [probe for probe in answer["probes"] if probe["name"] == "route-out"]
+        self.assertEqual([(probe["verdict"], probe["promised"]) for probe in routes], [("open", "")],
+                         "agent@1 has the host's network, and promises nothing about it")
+
+    @not_sanitized
+    def test_verbose_is_on_standard_error(self):
+        run = self.selftest("-v")
+        self.check_ok(run)
+        self.assertIn("unshare-user", run.err)
+        self.assertIn("namespaces.nested_user", run.err)
+
+    @once
+    @not_sanitized
+    def test_the_dashed_word_is_the_same(self):
+        self.check_ok(self.belljar("--selftest", "--sessions-root", self.root, "--uid", self.uid))
+
+    @callers("root")
+    @not_sanitized
+    def test_without_a_uid_it_takes_the_one_behind_the_pool(self):
+        run = self.selftest("--uid-base", 50000, "--max-sessions", 7, "--json", uid=False)
+        self.assertEqual(run.json()["uid"], 50007)
+
+    @callers("user")
+    @not_sanitized
+    def test_a_plain_user_tests_as_itself(self):
+        self.assertEqual(self.selftest("--json", uid=False).json()["uid"], self.uid)
+
+    @callers("root", "five")
+    @not_sanitized
+    def test_a_missing_root_is_made_and_removed_with_what_leads_to_it(self):
+        deep = self.dir / "a" / "b" / "sessions"
+        run = self.belljar("selftest", "--sessions-root", deep, "--uid", self.uid)
+        self.assertEqual((run.code, run.out), (0, "sandbox OK\n"), str(run))
+        self.assertFalse((self.dir / "a").exists())
+
+    @callers("root")
+    @as_root
+    @not_sanitized
+    def test_a_live_session_with_its_uid_is_told_of_and_left_alone(self):
+        session = self.start_sandbox("/usr/bin/sleep", "100", status=True)
+        pid = session.wait_until_started()
+        run = self.selftest()
+        self.check_ok(run)
+        self.assertIn(f"uid {self.uid} is that of a live session", run.err)
+        self.assertTrue(pathlib.Path(f"/proc/{pid}").exists(), "the session was ended")
+        session.process.kill()
+        session.finish()
+        wait_for(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="the session's end")
+        self.assertNotIn("live session", self.selftest().err)
+
+    @callers("root")
+    @not_sanitized
+    def test_a_probe_that_the_filter_kills_is_refused_and_the_rest_go_on(self):
+        policy = {"syscalls": {"base": "agent@1", "rules": {"keyctl": "kill", "io_uring_setup": "kill"}}}
+        answer = self.selftest("--policy", self.policy(policy), "--json", uid=False).json()
+        verdicts = {probe["name"]: probe["verdict"] for probe in answer["probes"]}
+        self.assertEqual((verdicts["keyctl"], verdicts["io-uring"]), ("SIGSYS", "SIGSYS"))
+        self.assertEqual((verdicts["controlling-terminal"], answer["sandbox"]), ("ENXIO", "OK"))
+
+    @callers("root")
+    @not_sanitized
+    def test_what_a_policy_leaves_open_is_no_failure(self):
+        mount = {"type": "tmpfs", "mode": "0777", "source": None}
+        policy = {"syscalls": {"base": "none"}, "namespaces": {"nested_user": True},
+                  "identity": {"inside_uid": 0, "inside_gid": 0}, "filesystem": {"mounts": {"/etc": mount}},
+                  "capabilities": ["SYS_ADMIN", "NET_RAW", "SYS_CHROOT"]}
+        answer = self.selftest("--policy", self.policy(policy), "--json", uid=False).json()
+        verdicts = {probe["name"]: probe for probe in answer["probes"]}
+        self.assertEqual(answer["sandbox"], "OK", answer["not_in_force"])
+        for name in ("unshare-user", "mount-tmpfs", "raw-socket", "write-etc", "keyctl", "chroot", "setuid-root"):
+            self.assertEqual((verdicts[name]["verdict"], verdicts[name]["promised"]), ("open", ""), name)
+
+
+class Settings(SelftestCase):
+
+    def settings(self, text, name="belljar.json"):
+        return self.make_file(name, text if isinstance(text, str) else json.dumps(text))
+
+    @callers("root")
+    @not_sanitized
+    def test_the_file_says_the_policy_the_uid_and_the_place(self):
+        config = self.settings({"policy": "builtin:strict@1", "sessions_root": str(self.root), "uid_base": 51000,
+                                "max_sessions": 3})
+        answer = self.belljar("selftest", "--config", config, "--json").json()
+        self.assertEqual((answer["policy"], answer["uid"], answer["workspace_root"]),
+                         ("strict@1", 51003, str(self.root)))
+
+    @callers("root")
+    @not_sanitized
+    def test_a_served_policy_is_found_by_its_name(self):
+        policies = self.make_directory("policies")
+        (policies / "mine.json").write_text('{"version": 1, "extends": ["builtin:strict@1"], "name": "mine"}')
+        run = self.selftest("--policy-dir", policies, "--session-policy", "mine", "--json")
+        self.assertEqual((run.json()["policy"], run.json()["sandbox"]), ("mine", "OK"))
+
+    @callers("root")
+    @not_sanitized
+    def test_the_simulators_variables_are_read_where_they_are_set(self):
+        env = environment(AGENT_SIMULATOR_SESSION_UID_BASE="52000", AGENT_SIMULATOR_MAX_SESSIONS="4",
+                          AGENT_SIMULATOR_RLIMIT_NOFILE="77")
+        run = self.belljar("selftest", "--sessions-root", self.root, "--json", env=env)
+        self.assertEqual((run.json()["uid"], run.json()["sandbox"]), (52004, "OK"))
+        self.assertIn("AGENT_SIMULATOR_* is set", run.err)
+        bad = self.belljar("selftest", env=environment(AGENT_SIMULATOR_RLIMIT_NPROC="many"))
+        self.assertEqual((bad.code, bad.out), (2, ""))
+        self.assertIn('AGENT_SIMULATOR_RLIMIT_NPROC: expected a number, got "many"', bad.err)
+
+    @once
+    def test_a_switched_off_sandbox_is_never_OK(self):
+        env = environment(AGENT_SIMULATOR_SANDBOX="OFF")
+        run = self.belljar("--selftest", env=env)
+        self.assertEqual(run.code, 1)
+        self.assertEqual(run.out, "sandbox: off by AGENT_SIMULATOR_SANDBOX, so sessions run UNSANDBOXED; "
+                                  "remedy: remove it\n")
+
+    @once
+    def test_wrong_settings_are_all_told_with_their_places_and_nothing_is_tested(self):
+        config = self.settings('{\n "uid_bsae": 1,\n "max_sessions": 0\n}')
+        run = self.belljar("selftest", "--config", config, "--rlimit-as", "4")
+        self.assertEqual((run.code, run.out), (2, ""))
+        self.assertIn(f'{config}:2:2: uid_bsae: unknown setting; did you mean "uid_base"?', run.err)
+        self.assertIn(f"{config}:3:18: max_sessions: expected a number of at least 1", run.err)
+        self.assertIn("--rlimit-as: ", run.err)
+
+    @once
+    def test_a_wrong_policy_or_option_is_usage(self):
+        for words, text in ((("--policy", "builtin:agnet@1"), "agent@1"), (("--uid", "x"), "expected a number"),
+                            (("--polcy", "x"), "did you mean --policy?")):
+            run = self.belljar("selftest", *words)
+            self.assertEqual((run.code, run.out), (2, ""), str(run))
+            self.assertIn(text, run.err)
+
+
+if __name__ == "__main__":
+    main()
