@@ -26,8 +26,9 @@ std::string find_policy(const std::string& name, const policy::Settings& setting
   return name;
 }
 
-/// The real uid in the text of a /proc/PID/status, or -1.
+/// The real uid in the text of a /proc/PID/status; -1 for one that has ended.
 long uid_in(const char* status) {
+  if (std::strstr(status, "\nState:\tZ") != nullptr) return -1;
   const char* line = std::strstr(status, "\nUid:\t");
   return line == nullptr ? -1 : std::strtol(line + 6, nullptr, 10);
 }

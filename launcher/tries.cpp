@@ -101,7 +101,7 @@ void try_mounts(Shared& shared, const std::string& at) {
   });
   if (mount("root", root.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, nullptr) != 0) return;
   mkdir(old.c_str(), 0755);
-  shared.pivot_root = error_of(syscall(SYS_pivot_root, root.c_str(), old.c_str()));
+  shared.pivot_root = static_cast<int>(-sys::raw(SYS_pivot_root, root.c_str(), old.c_str()));
 }
 
 void try_in_order(Shared& shared, const SessionIds& ids) {

@@ -74,6 +74,7 @@ int SelftestCommand::run() const {
                 settings->origin("sandbox").c_str());
     return 1;
   }
+  if (uid) policy->origins["identity.uid"] = {"--uid " + uid_, 0, 0};
   const policy::Policy named = *policy;
   const Result<SessionSetting> setting = session_setting(std::move(*policy), *settings, uid);
   if (!setting) {

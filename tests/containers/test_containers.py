@@ -172,6 +172,60 @@ class Docker(ContainerTest):
         self.assertEqual(os.listdir(container.bundle / "state"), [])
 
 
+class Selftest(ContainerTest):
+    """`belljar selftest` and `doctor` where an admin would run them after a deploy."""
+
+    def selftest(self, container, *options):
+        return container.execute("/belljar", "selftest", "--sessions-root", "/srv/sessions", *options)
+
+    def check_ok(self, done):
+        self.assertEqual((done.returncode, done.stdout), (0, "sandbox OK\n"), done.stderr)
+
+    def check_names(self, container, options, control, finding, remedy):
+        done = self.selftest(container, *options)
+        self.assertEqual(done.returncode, 1, f"{done.stdout}\n{done.stderr}")
+        (line,) = done.stdout.splitlines()
+        self.assertTrue(line.startswith(f"{control}: "), line)
+        self.assertIn(remedy, line.partition("; remedy: ")[2])
+        done = container.execute("/belljar", "doctor", "--json", "--sessions-root", "/srv/sessions", *options)
+        self.assertEqual(done.returncode, 1, f"{done.stdout}\n{done.stderr}")
+        missing = [item for item in json.loads(done.stdout)["findings"] if item["weight"] == "missing"]
+        self.assertEqual([(item["id"], item["control"]) for item in missing], [(finding, control)])
+
+    def test_dockers_own_filter_is_named_and_the_addition_mends_it(self):
+        additions = '"unshare","mount","umount2","pivot_root"'
+        for uid in (0, 1000):
+            with self.subTest(uid=uid):
+                refused, mended = self.container(uid, narrow_filter=False), self.container(uid)
+                place = "/srv/sessions" if uid == 0 else "/tmp/sessions"
+                done = refused.execute("/belljar", "selftest", "--sessions-root", place)
+                self.assertEqual(done.returncode, 1, f"{done.stdout}\n{done.stderr}")
+                self.assertTrue(done.stdout.startswith("namespaces: "), done.stdout)
+                self.assertIn(additions, done.stdout)
+                self.check_ok(mended.execute("/belljar", "selftest", "--sessions-root", place))
+
+    def test_the_doctor_tells_dockers_filter(self):
+        self.check_names(self.container(narrow_filter=False), [], "namespaces", "container-seccomp", "security_opt")
+
+    @unittest.skipIf(PROCESSES_ARE_ALLOWED, "strict@1 asks for processes only, which this kernel allows")
+    def test_masks_over_proc_are_named_and_the_helper_mends_them(self):
+        strict = ["--policy", "builtin:strict@1"]
+        self.check_names(self.container(hidden_helper=False), strict, "proc_and_dev", "proc-masked", "hidden helper")
+        self.check_ok(self.selftest(self.container(), *strict))
+
+    def test_the_simulators_deployment_holds_as_its_session_would(self):
+        done = self.container().execute("env", "AGENT_SIMULATOR_MAX_SESSIONS=5", "AGENT_SIMULATOR_API_TOKEN=t",
+                                        "/belljar", "--selftest", "--json")
+        answer = json.loads(done.stdout)
+        self.assertEqual((answer["sandbox"], answer["uid"], answer["workspace_root"], answer["back_end"]),
+                         ("OK", 20005, "/tmp/sessions", "legacy"), done.stderr)
+
+    def test_nothing_is_left_in_the_container(self):
+        container = self.container()
+        self.check_ok(self.selftest(container))
+        self.assertEqual(os.listdir(container.root / "srv"), [])
+
+
 class Podman(ContainerTest if shutil.which("podman") else object):
     """Its own filter lets the newer calls through, so that there the modern back end is the one."""
 

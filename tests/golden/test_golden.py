@@ -134,7 +134,8 @@ def without_what_the_host_has(text):
 class Help(GoldenTest):
     @harness.once
     def test_the_help_is_the_written_one(self):
-        for name, words in (("belljar", []), ("run", ["run"]), ("explain", ["explain"]), ("policy", ["policy"])):
+        for name, words in (("belljar", []), ("run", ["run"]), ("explain", ["explain"]), ("policy", ["policy"]),
+                            ("selftest", ["selftest"]), ("doctor", ["doctor"]), ("test", ["test"])):
             with self.subTest(name=name):
                 run = self.belljar(*words, "--help")
                 self.assertEqual((run.code, run.err), (0, ""), str(run))

@@ -3,10 +3,11 @@
 import json
 import os
 import pathlib
+import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from harness import SandboxTest, as_root, callers, environment, main, not_sanitized, once, wait_for
+from harness import SandboxTest, as_root, callers, environment, main, not_sanitized, once
 
 PRESETS = ("builtin:agent@1", "builtin:shell@1", "builtin:validator@1", "builtin:strict@1", "builtin:dev@1")
 
@@ -94,9 +95,8 @@ class Answers(SelftestCase):
         self.check_ok(run)
         self.assertIn(f"uid {self.uid} is that of a live session", run.err)
         self.assertTrue(pathlib.Path(f"/proc/{pid}").exists(), "the session was ended")
-        session.process.kill()
+        session.send(signal.SIGTERM)
         session.finish()
-        wait_for(lambda: not pathlib.Path(f"/proc/{pid}").exists(), what="the session's end")
         self.assertNotIn("live session", self.selftest().err)
 
     @callers("root")
