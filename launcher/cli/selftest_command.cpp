@@ -51,6 +51,53 @@ void SelftestCommand::declare(CLI::App& app, bool asked) {
   app_->footer(kExamples);
 }
 
+int SelftestCommand::print(const SelftestReport& report) const {
+  for (const Degraded& item : report.controls.degraded)
+    std::fprintf(stderr, "belljar: note: degraded, as the policy allows: %s: %s\n",
+                 item.control.c_str(), item.what.c_str());
+  if (json_)
+    std::printf("%s\n", report.json().c_str());
+  else if (report.ok())
+    std::puts("sandbox OK");
+  for (const NotInForce& item : report.controls.missing)
+    if (!json_) std::printf("%s\n", item.text().c_str());
+  return report.ok() ? 0 : 1;
+}
+
+SelftestReport SelftestCommand::test(policy::Policy policy, const policy::Settings& settings,
+                                     std::optional<std::uint32_t> uid) const {
+  SelftestReport report;
+  report.policy_name = policy.name;
+  report.policy_digest = policy.digest;
+  if (policy_.empty() && settings.sandbox == "off") {
+    report.controls.missing.push_back(
+        {"sandbox",
+         "off by " + settings.origin("sandbox") + ", so sessions run UNSANDBOXED",
+         {},
+         "remove it"});
+    return report;
+  }
+  if (uid) policy.origins["identity.uid"] = {"--uid " + uid_, 0, 0};
+  const policy::Policy named = policy;
+  const Result<SessionSetting> setting = session_setting(std::move(policy), settings, uid);
+  if (!setting) {
+    SetupFailure failure = describe_refusal(setting.error(), named);
+    failure.control = "identity";
+    report.controls.missing.push_back(not_in_force(failure));
+    return report;
+  }
+  for (const std::string& note : setting->notes)
+    std::fprintf(stderr, "belljar: note: %s\n", note.c_str());
+  if (verbose_)
+    std::fprintf(stderr, "belljar: policy %s, uid %u, workspaces in %s\n", named.name.c_str(),
+                 setting->ids.uid, setting->workspace_root.c_str());
+  report = selftest(*setting);
+  // Looking at the host costs time that only a failure is worth.
+  if (!report.ok()) explain_with_host(report, diagnose(*setting, settings, report));
+  if (verbose_) print_probes(report.controls);
+  return report;
+}
+
 int SelftestCommand::run() const {
   std::optional<std::uint32_t> uid;
   if (!uid_.empty()) {
@@ -63,46 +110,12 @@ int SelftestCommand::run() const {
   }
   const std::optional<policy::Settings> settings = settings_.load();
   if (!settings) return 2;
-  const std::string name = policy_.empty() ? settings->policy : policy_;
-  auto policy = session_policy(name, *settings);
+  auto policy = session_policy(policy_.empty() ? settings->policy : policy_, *settings);
   if (!policy) {
     print_diagnostics(policy.error());
     return 2;
   }
-  if (policy_.empty() && settings->sandbox == "off") {
-    std::printf("sandbox: off by %s, so sessions run UNSANDBOXED; remedy: remove it\n",
-                settings->origin("sandbox").c_str());
-    return 1;
-  }
-  if (uid) policy->origins["identity.uid"] = {"--uid " + uid_, 0, 0};
-  const policy::Policy named = *policy;
-  const Result<SessionSetting> setting = session_setting(std::move(*policy), *settings, uid);
-  if (!setting) {
-    SetupFailure failure = describe_refusal(setting.error(), named);
-    failure.control = "identity";
-    std::printf("%s\n", not_in_force(failure).text().c_str());
-    return 1;
-  }
-  for (const std::string& note : setting->notes)
-    std::fprintf(stderr, "belljar: note: %s\n", note.c_str());
-  if (verbose_)
-    std::fprintf(stderr, "belljar: policy %s (%s), uid %u, workspaces in %s\n", name.c_str(),
-                 policy_.empty() ? settings->origin("policy").c_str() : "--policy",
-                 setting->ids.uid, setting->workspace_root.c_str());
-  SelftestReport report = selftest(*setting);
-  // Looking at the host costs time that only a failure is worth.
-  if (!report.ok()) explain_with_host(report, diagnose(*setting, *settings, report));
-  if (verbose_) print_probes(report.controls);
-  for (const Degraded& item : report.controls.degraded)
-    std::fprintf(stderr, "belljar: note: degraded, as the policy allows: %s: %s\n",
-                 item.control.c_str(), item.what.c_str());
-  if (json_)
-    std::printf("%s\n", report.json().c_str());
-  else if (report.ok())
-    std::puts("sandbox OK");
-  for (const NotInForce& item : report.controls.missing)
-    if (!json_) std::printf("%s\n", item.text().c_str());
-  return report.ok() ? 0 : 1;
+  return print(test(std::move(*policy), *settings, uid));
 }
 
 }  // namespace belljar::launcher

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "launcher/cli/settings_options.hpp"
+#include "launcher/selftest.hpp"
 
 namespace belljar::launcher {
 
@@ -19,6 +20,10 @@ class SelftestCommand {
   [[nodiscard]] int run() const;
 
  private:
+  [[nodiscard]] SelftestReport test(policy::Policy policy, const policy::Settings& settings,
+                                    std::optional<std::uint32_t> uid) const;
+  [[nodiscard]] int print(const SelftestReport& report) const;
+
   CLI::App* app_ = nullptr;
   SettingsOptions settings_;
   std::string policy_;

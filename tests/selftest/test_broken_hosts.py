@@ -3,10 +3,11 @@ and where the remedy can be applied, the refusal disappears. The same host unbro
 
 import dataclasses
 import pathlib
+import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from harness import SandboxTest, as_root, back_ends, callers, main, not_sanitized
+from harness import ROOT, SandboxTest, as_root, back_ends, callers, main, not_sanitized, once
 
 STRICT, AGENT = "builtin:strict@1", "builtin:agent@1"
 
@@ -269,6 +270,17 @@ class BrokenHosts(SandboxTest):
         run = self.run_in(case.how, case, "doctor")
         self.assertIn("note: workspace-noexec", run.out)
         self.assertNotIn("workspace-noexec", self.run_in([], case, "doctor").out)
+
+    @once
+    def test_each_finding_is_in_the_documentation(self):
+        code = (ROOT / "launcher" / "findings.cpp").read_text()
+        listed = re.findall(r'"([a-z-]+)"', code.partition("finding_ids() {")[2].partition("}")[0])
+        made = set(re.findall(r'\{"([a-z]+(?:-[a-z]+)*)",\s*"\w+",\s*(?:must \? )?Weight', code))
+        page = set(re.findall(r"`([a-z-]+)`", "".join(line.split("|")[1] for line in
+                   (ROOT / "docs" / "doctor.md").read_text().splitlines() if line.startswith("| `"))))
+        self.assertEqual(page, {*listed, "launch"})
+        self.assertLessEqual(made, set(listed))
+        self.assertGreater(len(made), 10)
 
     @callers("root")
     @not_sanitized

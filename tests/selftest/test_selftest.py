@@ -161,6 +161,8 @@ class Settings(SelftestCase):
         env = environment(AGENT_SIMULATOR_SANDBOX="OFF")
         run = self.belljar("--selftest", env=env)
         self.assertEqual(run.code, 1)
+        answer = self.belljar("--selftest", "--json", env=env).json()
+        self.assertEqual((answer["sandbox"], answer["not_in_force"][0]["control"]), ("failed", "sandbox"))
         self.assertEqual(run.out, "sandbox: off by AGENT_SIMULATOR_SANDBOX, so sessions run UNSANDBOXED; "
                                   "remedy: remove it\n")
 
