@@ -19,14 +19,14 @@ const char* weight_name(Weight weight) {
 }
 
 /// Trying one by one is close to a launch, but the launch has the last word.
-void weigh_by_launch(std::vector<Finding>& findings, const SelftestReport& report) {
+void weigh_by_launch(std::vector<HostFinding>& findings, const SelftestReport& report) {
   if (report.ok()) {
-    for (Finding& finding : findings)
+    for (HostFinding& finding : findings)
       if (finding.weight == Weight::kMissing) finding.weight = Weight::kNote;
     return;
   }
   for (const NotInForce& item : report.controls.missing) {
-    const bool explained = std::any_of(findings.begin(), findings.end(), [&](const Finding& f) {
+    const bool explained = std::any_of(findings.begin(), findings.end(), [&](const HostFinding& f) {
       return f.weight == Weight::kMissing && f.control == item.control;
     });
     if (explained) continue;
@@ -56,18 +56,19 @@ Diagnosis diagnose(const SessionSetting& setting, const policy::Settings& settin
   diagnosis.findings = find(facts, setting.policy);
   weigh_by_launch(diagnosis.findings, report);
   std::stable_sort(diagnosis.findings.begin(), diagnosis.findings.end(),
-                   [](const Finding& a, const Finding& b) { return a.weight < b.weight; });
+                   [](const HostFinding& a, const HostFinding& b) { return a.weight < b.weight; });
   return diagnosis;
 }
 
 bool Diagnosis::good() const {
-  return std::none_of(findings.begin(), findings.end(),
-                      [](const Finding& finding) { return finding.weight == Weight::kMissing; });
+  return std::none_of(findings.begin(), findings.end(), [](const HostFinding& finding) {
+    return finding.weight == Weight::kMissing;
+  });
 }
 
 std::string Diagnosis::text() const {
   std::string out = "back end: " + back_end + "\n";
-  for (const Finding& finding : findings)
+  for (const HostFinding& finding : findings)
     out += std::string(weight_name(finding.weight)) + ": " + std::string(finding.id) + " (" +
            std::string(finding.control) + "): " + finding.evidence + "\n" +
            (finding.remedy.empty() ? "" : "  remedy: " + finding.remedy + "\n");
@@ -79,7 +80,7 @@ std::string Diagnosis::json() const {
   using Json = nlohmann::ordered_json;
   Json out{
       {"ok", good()}, {"policy", policy_name}, {"back_end", back_end}, {"findings", Json::array()}};
-  for (const Finding& finding : findings)
+  for (const HostFinding& finding : findings)
     out["findings"].push_back({{"id", finding.id},
                                {"control", finding.control},
                                {"weight", weight_name(finding.weight)},
@@ -93,7 +94,7 @@ std::string Diagnosis::fix_script() const {
   std::string out =
       "#!/bin/sh\n# Written by belljar doctor, which runs none of it. Read it first.\n";
   out += "set -eu\n";
-  for (const Finding& finding : findings) {
+  for (const HostFinding& finding : findings) {
     std::string evidence = finding.evidence;
     std::replace(evidence.begin(), evidence.end(), '\n', ' ');
     out += "\n# " + std::string(finding.id) + ": " + evidence + "\n";
@@ -105,7 +106,7 @@ std::string Diagnosis::fix_script() const {
 
 void explain_with_host(SelftestReport& report, const Diagnosis& diagnosis) {
   std::vector<NotInForce>& lines = report.controls.missing;
-  for (const Finding& finding : diagnosis.findings) {
+  for (const HostFinding& finding : diagnosis.findings) {
     if (finding.weight != Weight::kMissing || finding.id == "launch") continue;
     const auto same = std::find_if(lines.begin(), lines.end(), [&](const NotInForce& line) {
       return line.control == finding.control;

@@ -10,7 +10,7 @@
 namespace belljar::launcher {
 
 struct Diagnosis {
-  std::vector<Finding> findings;
+  std::vector<HostFinding> findings;
   std::string back_end;  ///< Which, and why.
   std::string policy_name;
 

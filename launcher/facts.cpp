@@ -14,6 +14,7 @@
 
 #include "launcher/controls/control.hpp"
 #include "launcher/controls/paths.hpp"
+#include "launcher/sys/id_ranges.hpp"
 #include "launcher/sys/landlock.hpp"
 
 namespace belljar::launcher {
@@ -106,25 +107,12 @@ std::string container_kind() {
   return {};
 }
 
+/// As the launch will (launcher/host.cpp).
 void look_at_ids(Facts& facts) {
-  for (const char* path : {"/usr/bin/newuidmap", "/bin/newuidmap", "/usr/local/bin/newuidmap"})
-    facts.newuidmap |= access(path, X_OK) == 0;
-  std::ifstream ranges("/etc/subuid");
-  const std::string own = std::to_string(facts.caller_uid) + ":";
-  for (std::string line; std::getline(ranges, line);) facts.subuid_range |= line.starts_with(own);
-  // A range is usually by name, and names are in passwd; other sources are not asked.
-  std::ifstream people("/etc/passwd");
-  for (std::string line; std::getline(people, line);) {
-    std::istringstream fields(line);
-    std::string name, password, uid;
-    std::getline(fields, name, ':');
-    std::getline(fields, password, ':');
-    std::getline(fields, uid, ':');
-    if (uid + ":" != own) continue;
-    std::ifstream again("/etc/subuid");
-    for (std::string range; std::getline(again, range);)
-      facts.subuid_range |= range.starts_with(name + ":");
-  }
+  facts.newuidmap = sys::open_id_helper("newuidmap") && sys::open_id_helper("newgidmap");
+  const auto owners = sys::owner_names(text_of("/etc/passwd"), facts.session_uid);
+  facts.subuid_range = !sys::ranges_of(text_of("/etc/subuid"), owners).empty() &&
+                       !sys::ranges_of(text_of("/etc/subgid"), owners).empty();
 }
 
 /// The limits of the cgroup that the caller is in; above it there may be lower ones, unseen.

@@ -41,7 +41,7 @@ struct Question {
   }
 };
 
-using Answers = std::vector<Finding>;
+using Answers = std::vector<HostFinding>;
 
 std::vector<std::string> sysctl_lines(const std::string& setting) {
   return {"sysctl -w " + setting, "echo '" + setting + "' > /etc/sysctl.d/60-belljar.conf"};
@@ -214,17 +214,35 @@ Answers other_uid(const Question& q) {
   if (q.facts.privileged || q.policy.identity.uid.from != policy::Id::From::kNumber ||
       q.policy.identity.uid.number == q.facts.caller_uid)
     return {};
-  const std::string range =
-      q.facts.subuid_range ? "has a range in /etc/subuid" : "has no range in /etc/subuid";
   return {{"other-uid",
            "identity",
            Weight::kMissing,
-           "identity.uid is " + std::to_string(q.policy.identity.uid.number) + " and the caller, " +
-               std::to_string(q.facts.caller_uid) + ", cannot take it (the caller " + range +
-               ", newuidmap is " + (q.facts.newuidmap ? "there" : "not there") + ")",
-           "run belljar as root or with CAP_SETUID and CAP_SETGID, or write \"caller\"; belljar "
-           "maps one id and does not use newuidmap",
+           "identity.uid is " + std::to_string(q.policy.identity.uid.number) +
+               ", which the caller, uid " + std::to_string(q.facts.caller_uid) + ", cannot take",
+           "run belljar as root or with CAP_SETUID and CAP_SETGID, or write \"caller\"",
            {}}};
+}
+
+/// More ids than one: a privileged belljar maps them itself, but for the ranges.
+Answers subordinate_ids(const Question& q) {
+  if (!q.policy.identity.ids) return {};
+  const bool helpers = q.facts.privileged || (q.facts.newuidmap && !q.facts.no_new_privs);
+  if (helpers && q.facts.subuid_range) return {};
+  const std::string uid = std::to_string(q.facts.session_uid);
+  std::string evidence = "identity.ids asks for more ids than one, and ";
+  evidence += !q.facts.subuid_range ? "uid " + uid + " has no range in /etc/subuid and /etc/subgid"
+              : !q.facts.newuidmap  ? std::string("newuidmap and newgidmap are not there")
+                                    : std::string("newuidmap is powerless under no_new_privs");
+  return {{"no-subids",
+           "identity",
+           Weight::kMissing,
+           evidence,
+           "as root: apt-get install uidmap, and usermod --add-subuids 100000-165535 "
+           "--add-subgids 100000-165535 for that user; without no_new_privs; or leave identity.ids "
+           "out",
+           {"apt-get install -y uidmap",
+            "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 \"$(id -nu " + uid +
+                ")\""}}};
 }
 
 std::vector<std::string> apparmor_container_lines() {
@@ -479,6 +497,7 @@ constexpr std::array kRules = {user_namespaces_off,
                                container_seccomp,
                                uid_maps,
                                other_uid,
+                               subordinate_ids,
                                mounts_denied,
                                root_file_system,
                                fresh_proc,
@@ -493,11 +512,11 @@ constexpr std::array kRules = {user_namespaces_off,
 
 }  // namespace
 
-std::vector<Finding> find(const Facts& facts, const policy::Policy& policy) {
+std::vector<HostFinding> find(const Facts& facts, const policy::Policy& policy) {
   const Question question{facts, policy};
-  std::vector<Finding> found;
+  std::vector<HostFinding> found;
   for (const auto rule : kRules)
-    for (Finding& finding : rule(question)) found.push_back(std::move(finding));
+    for (HostFinding& finding : rule(question)) found.push_back(std::move(finding));
   return found;
 }
 
@@ -514,6 +533,7 @@ std::vector<std::string_view> finding_ids() {
           "map-root",
           "map-refused",
           "other-uid",
+          "no-subids",
           "selinux",
           "apparmor-mount",
           "rootfs",

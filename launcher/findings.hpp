@@ -16,7 +16,7 @@ enum class Weight {
   kNote,     ///< They run; a person should know.
 };
 
-struct Finding {
+struct HostFinding {
   std::string_view id;       ///< "container-seccomp", as docs/doctor.md has it.
   std::string_view control;  ///< Of the table of controls, or "host".
   Weight weight = Weight::kNote;
@@ -26,7 +26,7 @@ struct Finding {
 };
 
 /// Everything that `facts` lack for `policy`, in the order in which a launch would meet it.
-[[nodiscard]] std::vector<Finding> find(const Facts& facts, const policy::Policy& policy);
+[[nodiscard]] std::vector<HostFinding> find(const Facts& facts, const policy::Policy& policy);
 
 /// Every id that there is, for the documentation and its test.
 [[nodiscard]] std::vector<std::string_view> finding_ids();

@@ -14,7 +14,8 @@ namespace {
 constexpr Probe kProbes[] = {
     {"setuid-root", "become uid 0", [] { return setresuid(0, 0, 0) == 0 ? 0 : errno; },
      [](const Made& made) -> const char* {
-       return is_root_inside(made.plan) ? nullptr : "identity.uid";
+       const bool other_ids = made.policy.identity.ids && keeps(made.policy, "CAP_SETUID");
+       return is_root_inside(made.plan) || other_ids ? nullptr : "identity.uid";
      }},
     {"setgroups", "take supplementary groups",
      [] {

@@ -36,7 +36,7 @@ int try_connect(const std::string& name) {
 
 /// A private network holds none; the host's is kept out by the domain, where the plan has it.
 const char* keeps_from_abstract_sockets(const Made& made) {
-  if (!shares_network(made.policy)) return "network.mode";
+  if (has_own_network(made.policy)) return "network.mode";
   for (const Step& step : made.plan.steps)
     if (const auto* domain = std::get_if<TakeLandlock>(&step.action);
         domain != nullptr && (domain->scopes & sys::kLandlockScopeAbstractUnix) != 0)

@@ -41,7 +41,7 @@ constexpr Probe kProbes[] = {
        return result;
      },
      [](const Made& made) -> const char* {
-       return shares_network(made.policy) ? nullptr : "network.mode";
+       return has_own_network(made.policy) ? "network.mode" : nullptr;
      }},
 };
 

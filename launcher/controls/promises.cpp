@@ -7,6 +7,15 @@
 
 namespace belljar::launcher {
 
+bool has_own_network(const policy::Policy& policy) {
+  return policy.network.mode != policy::NetworkMode::kJoin && !shares_network(policy);
+}
+
+bool keeps(const policy::Policy& policy, std::string_view capability) {
+  const auto& held = policy.capabilities;
+  return std::find(held.begin(), held.end(), capability) != held.end();
+}
+
 const char* refused_call(const policy::Policy& policy, std::string_view call) {
   const policy::Syscalls& syscalls = policy.syscalls;
   if (!has_filter(policy) || syscalls.mode == policy::SyscallMode::kLog) return nullptr;
@@ -23,9 +32,7 @@ const char* refused_call(const policy::Policy& policy, std::string_view call) {
 
 const char* refused_without(const policy::Policy& policy, std::string_view capability,
                             std::string_view call) {
-  const auto& held = policy.capabilities;
-  if (std::find(held.begin(), held.end(), capability) == held.end()) return "capabilities";
-  return refused_call(policy, call);
+  return keeps(policy, capability) ? refused_call(policy, call) : "capabilities";
 }
 
 const char* refused_path(const Made& made, std::string_view question) {

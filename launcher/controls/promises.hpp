@@ -17,9 +17,15 @@ template <class Action>
 /// The payload's uid inside: 0 owns what uid 0 owns.
 [[nodiscard]] inline bool is_root_inside(const Plan& plan) {
   for (const Step& step : plan.steps)
-    if (const auto* map = std::get_if<MapIds>(&step.action)) return map->uid_inside == 0;
+    if (const auto* map = std::get_if<MapIds>(&step.action)) return map->uids.front().inside == 0;
   return true;
 }
+
+/// Whether the sandbox has a network namespace of its own, neither the host's nor a joined one.
+[[nodiscard]] bool has_own_network(const policy::Policy& policy);
+
+/// Whether the payload keeps a capability ("CAP_SYS_ADMIN").
+[[nodiscard]] bool keeps(const policy::Policy& policy, std::string_view capability);
 
 /// The filter refuses `call` whatever its arguments are (with the built-in sets: in the forms that
 /// the probes use).

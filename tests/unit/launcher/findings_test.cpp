@@ -48,7 +48,7 @@ Facts good() {
 /// Ids with their weight: "no-tun!" is missing, "no-tun~" weaker.
 std::set<std::string> ids(const Facts& facts, const policy::Policy& policy) {
   std::set<std::string> found;
-  for (const Finding& finding : find(facts, policy)) {
+  for (const HostFinding& finding : find(facts, policy)) {
     CHECK_FALSE(finding.evidence.empty());
     CHECK_FALSE(finding.remedy.empty());
     const auto all = finding_ids();
@@ -125,6 +125,21 @@ TEST_CASE("another uid needs privileges, whatever ranges there are") {
   facts.subuid_range = facts.newuidmap = true;
   CHECK(ids(facts, agent()).empty());
   CHECK(ids(facts, agent(R"(,"identity":{"uid":5})")) == Ids{"other-uid!"});
+}
+
+TEST_CASE("more ids than one need a range, and for a plain user newuidmap with its privileges") {
+  const policy::Policy many = agent(R"(,"identity":{"ids":65536})");
+  Facts facts = good();
+  facts.privileged = false;
+  facts.subuid_range = facts.newuidmap = true;
+  CHECK(ids(facts, many).empty());
+  facts.no_new_privs = true;
+  CHECK(ids(facts, many) == Ids{"no-subids!"});
+  facts.privileged = true;
+  CHECK(ids(facts, many).empty());
+  facts.subuid_range = false;
+  CHECK(ids(facts, many) == Ids{"no-subids!"});
+  CHECK(ids(facts, agent()).empty());
 }
 
 TEST_CASE("a masked /proc matters as the policy says, and the remedy is what the kernel allows") {
