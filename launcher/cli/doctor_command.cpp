@@ -25,14 +25,14 @@ could not be found out.)";
 
 }  // namespace
 
-void DoctorCommand::declare(CLI::App& app, bool asked) {
-  app_ = app.add_subcommand("doctor", "Say what this host lacks for a policy, and the remedy");
-  app_->add_option("-p,--policy", policy_, "For this policy. Default: the daemon's")
+void DoctorCommand::add_to(CLI::App& app) {
+  app.description("Say what this host lacks for a policy, and the remedy");
+  app.add_option("-p,--policy", policy_, "For this policy. Default: the daemon's")
       ->type_name("FILE|builtin:NAME");
-  app_->add_flag("--json", json_, "One JSON object instead of lines");
-  app_->add_flag("--fix-script", script_, "Print the remedies as a script; nothing runs it");
-  if (asked) settings_.declare(*app_);
-  app_->footer(kExamples);
+  app.add_flag("--json", json_, "One JSON object instead of lines");
+  app.add_flag("--fix-script", script_, "Print the remedies as a script; nothing runs it");
+  settings_.declare(app);
+  app.footer(kExamples);
 }
 
 int DoctorCommand::run() const {

@@ -1,25 +1,23 @@
 // `belljar doctor`: what the host lacks, and how to mend it.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "launcher/cli/settings_options.hpp"
+#include "launcher/cli/subcommand.hpp"
 
 namespace belljar::launcher {
 
-class DoctorCommand {
+class DoctorCommand final : public Subcommand {
  public:
-  /// `asked`: with its options, which are many.
-  void declare(CLI::App& app, bool asked);
-  [[nodiscard]] bool parsed() const { return app_ != nullptr && app_->parsed(); }
+  [[nodiscard]] const char* name() const override { return "doctor"; }
 
   /// 0: nothing is missing; 1: something is; 2: usage, policy or settings; 3: it could not be found
   /// out.
-  [[nodiscard]] int run() const;
+  [[nodiscard]] int run() const override;
 
  private:
-  CLI::App* app_ = nullptr;
+  void add_to(CLI::App& app) override;
   SettingsOptions settings_;
   std::string policy_;
   bool json_ = false;

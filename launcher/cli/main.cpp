@@ -4,9 +4,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <span>
 
 #include "launcher/cli/doctor_command.hpp"
 #include "launcher/cli/options.hpp"
@@ -122,60 +124,102 @@ std::string complaint(const CLI::App& app, const CLI::ParseError& error, int arg
   return error.what();
 }
 
+class RunCommand final : public Subcommand {
+ public:
+  [[nodiscard]] const char* name() const override { return "run"; }
+  [[nodiscard]] int run() const override { return run_command(options_, report_); }
+
+ private:
+  void add_to(CLI::App& app) override {
+    app.description("Run a command in a sandbox");
+    options_.declare(app);
+    app.add_option("--record", report_.record, "Write the record, one JSON object, here at the end")
+        ->type_name("FILE|fd:N");
+    app.add_option("--status-fd", report_.status_fd,
+                   "Write started, stopped and record as JSON lines here")
+        ->type_name("N");
+    app.add_flag("--explain-denials", report_.explain_denials,
+                 "Say at the end what was refused, by which line, and what would allow it");
+    app.footer(kRunExamples);
+  }
+
+  PolicyOptions options_;
+  ReportOptions report_;
+};
+
+class ExplainCommand final : public Subcommand {
+ public:
+  [[nodiscard]] const char* name() const override { return "explain"; }
+  [[nodiscard]] int run() const override { return explain_command(options_, asked_); }
+
+ private:
+  void add_to(CLI::App& app) override {
+    app.description("Show what run would do, step by step, and why");
+    options_.declare(app);
+    app.add_option("--can", asked_.questions,
+                   "Ask read:/PATH, write:/PATH, exec:/PATH or connect:ADDR:PORT")
+        ->type_name("QUESTION")
+        ->allow_extra_args(false);
+    app.add_flag("--exposure", asked_.exposure,
+                 "List what the command could reach that it should perhaps not");
+    app.add_flag("--json", asked_.json, "Print the exposure as JSON");
+    app.footer(kExplainExamples);
+  }
+
+  PolicyOptions options_;
+  ExplainOptions asked_;
+};
+
+/// Belljar's own, for its probes: in no help.
+class ProbeCommand final : public Subcommand {
+ public:
+  [[nodiscard]] const char* name() const override { return "probe"; }
+  [[nodiscard]] int run() const override { return probe_command(options_); }
+
+ private:
+  void add_to(CLI::App& app) override {
+    app.group("");
+    app.add_option("name", options_.names);
+    app.add_option("--try", options_.attempt);
+    app.add_flag("--wait", options_.wait);
+    app.add_flag("--spin", options_.spin);
+  }
+
+  ProbeOptions options_;
+};
+
+/// The command that is typed, or all where none is: then help or a complaint is about all of them.
+void declare(CLI::App& app, std::span<Subcommand* const> commands, std::string_view typed) {
+  const auto asked = std::find_if(commands.begin(), commands.end(), [&](const Subcommand* command) {
+    return command->name() == typed;
+  });
+  if (asked != commands.end()) return (*asked)->declare(app);
+  for (Subcommand* command : commands) command->declare(app);
+  app.add_flag_callback(
+      "--selftest", [] {}, "The same as `belljar selftest`");
+}
+
 int parse_and_run(int argc, char** argv) {
   CLI::App app("Runs code that nobody has read, in a sandbox that one file describes.", "belljar");
   app.set_version_flag("--version", "belljar " BELLJAR_VERSION);
   app.require_subcommand(1);
   app.footer("`belljar run --help` has examples.");
 
-  PolicyOptions run_options, explain_options;
-  ReportOptions report;
-  CLI::App* run = app.add_subcommand("run", "Run a command in a sandbox");
-  run_options.declare(*run);
-  run->add_option("--record", report.record, "Write the record, one JSON object, here at the end")
-      ->type_name("FILE|fd:N");
-  run->add_option("--status-fd", report.status_fd,
-                  "Write started, stopped and record as JSON lines here")
-      ->type_name("N");
-  run->add_flag("--explain-denials", report.explain_denials,
-                "Say at the end what was refused, by which line, and what would allow it");
-  run->footer(kRunExamples);
-  CLI::App* explain =
-      app.add_subcommand("explain", "Show what run would do, step by step, and why");
-  explain_options.declare(*explain);
-  ExplainOptions asked;
-  explain
-      ->add_option("--can", asked.questions,
-                   "Ask read:/PATH, write:/PATH, exec:/PATH or connect:ADDR:PORT")
-      ->type_name("QUESTION")
-      ->allow_extra_args(false);
-  explain->add_flag("--exposure", asked.exposure,
-                    "List what the command could reach that it should perhaps not");
-  explain->add_flag("--json", asked.json, "Print the exposure as JSON");
-  explain->footer(kExplainExamples);
-  PolicyCommand policies;
-  policies.declare(app);
   std::string first = argc > 1 ? argv[1] : "";
   if (first == "--selftest") {
     first = "selftest";
     argv[1] = first.data();
   }
-  // Other commands do not pay for the daemon's flags.
+  RunCommand run;
+  ExplainCommand explain;
+  PolicyCommand policies;
   SelftestCommand selftest;
-  selftest.declare(app, first == "selftest");
   DoctorCommand doctor;
-  doctor.declare(app, first == "doctor");
   TestCommand test;
-  test.declare(app);
-  ProbeOptions probes;
-  CLI::App* probe = app.add_subcommand("probe", "")->group("");
-  probe->add_option("name", probes.names);
-  probe->add_option("--try", probes.attempt);
-  probe->add_flag("--wait", probes.wait);
-  probe->add_flag("--spin", probes.spin);
-
-  bool selftest_word = false;
-  app.add_flag("--selftest", selftest_word, "The same as `belljar selftest`");
+  ProbeCommand probe;
+  const std::array<Subcommand*, 7> commands = {&run,    &explain, &policies, &selftest,
+                                               &doctor, &test,    &probe};
+  declare(app, commands, first);
 
   try {
     app.parse(argc, argv);
@@ -186,15 +230,11 @@ int parse_and_run(int argc, char** argv) {
                  app.get_subcommands().empty()
                      ? ""
                      : (app.get_subcommands().front()->get_name() + " ").c_str());
-    return run->parsed() || app.get_subcommands().empty() ? kBelljarFailed : 2;
+    return run.parsed() || app.get_subcommands().empty() ? kBelljarFailed : 2;
   }
-  if (run->parsed()) return run_command(run_options, report);
-  if (policies.parsed()) return policies.run();
-  if (selftest.parsed()) return selftest.run();
-  if (doctor.parsed()) return doctor.run();
-  if (test.parsed()) return test.run();
-  if (explain->parsed()) return explain_command(explain_options, asked);
-  return probe_command(probes);
+  const auto chosen = std::find_if(commands.begin(), commands.end(),
+                                   [](const Subcommand* command) { return command->parsed(); });
+  return (*chosen)->run();
 }
 
 }  // namespace

@@ -94,21 +94,21 @@ std::optional<policy::Policy> load(const std::string& file, const PolicyOptions&
 
 }  // namespace
 
-void PolicyCommand::declare(CLI::App& app) {
-  app_ = app.add_subcommand("policy", "Write, check, show and compare policies; nothing is run");
-  app_->require_subcommand(1);
-  app_->footer(kExamples);
-  init_ = app_->add_subcommand("init", "Write a commented policy to start from");
+void PolicyCommand::add_to(CLI::App& app) {
+  app.description("Write, check, show and compare policies; nothing is run");
+  app.require_subcommand(1);
+  app.footer(kExamples);
+  init_ = app.add_subcommand("init", "Write a commented policy to start from");
   init_
       ->add_option("file", files_, "Where; a file that exists is left alone. Default: policy.jsonc")
       ->expected(0, 1);
-  check_ = app_->add_subcommand("check", "Say everything that is wrong with policies");
+  check_ = app.add_subcommand("check", "Say everything that is wrong with policies");
   check_->add_option("--ceiling", ceiling_, "A whole policy that none of them may exceed")
       ->type_name("FILE|builtin:NAME");
-  show_ = app_->add_subcommand("show", "Print the effective policy");
+  show_ = app.add_subcommand("show", "Print the effective policy");
   show_->add_flag("--origin", origin_, "A line a value, with the file and line that set it");
   show_->add_flag("--json", json_, "On one line, as it is digested");
-  diff_ = app_->add_subcommand("diff", "Say how the effective policies A and B differ");
+  diff_ = app.add_subcommand("diff", "Say how the effective policies A and B differ");
   for (CLI::App* command : {check_, show_, diff_}) {
     command->add_option("file", files_, "A policy file, or builtin:NAME")
         ->required()
@@ -125,7 +125,7 @@ void PolicyCommand::declare(CLI::App& app) {
         ->type_name("PATH=VALUE")
         ->allow_extra_args(false);
   }
-  schema_ = app_->add_subcommand("schema", "Print the JSON Schema, for editors");
+  schema_ = app.add_subcommand("schema", "Print the JSON Schema, for editors");
 }
 
 int PolicyCommand::init() const {

@@ -1,28 +1,28 @@
 // `belljar policy init|check|show|diff|schema`.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
+
+#include "launcher/cli/subcommand.hpp"
 
 namespace belljar::launcher {
 
 /// The subcommands that speak about policies and run nothing.
-class PolicyCommand {
+class PolicyCommand final : public Subcommand {
  public:
-  void declare(CLI::App& app);
-  [[nodiscard]] bool parsed() const { return app_ != nullptr && app_->parsed(); }
+  [[nodiscard]] const char* name() const override { return "policy"; }
 
   /// Exit status: 0 yes, 1 no, 2 usage or a policy that cannot be judged.
-  [[nodiscard]] int run() const;
+  [[nodiscard]] int run() const override;
 
  private:
+  void add_to(CLI::App& app) override;
   [[nodiscard]] int init() const;
   [[nodiscard]] int check() const;
   [[nodiscard]] int show() const;
   [[nodiscard]] int diff() const;
 
-  CLI::App* app_ = nullptr;
   CLI::App* init_ = nullptr;
   CLI::App* check_ = nullptr;
   CLI::App* show_ = nullptr;

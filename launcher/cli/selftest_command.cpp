@@ -39,16 +39,16 @@ void print_probes(const ControlsReport& controls) {
 
 }  // namespace
 
-void SelftestCommand::declare(CLI::App& app, bool asked) {
-  app_ = app.add_subcommand("selftest", "Try whether the sandbox holds on this host");
-  app_->add_option("-p,--policy", policy_, "Test this policy instead of the daemon's")
+void SelftestCommand::add_to(CLI::App& app) {
+  app.description("Try whether the sandbox holds on this host");
+  app.add_option("-p,--policy", policy_, "Test this policy instead of the daemon's")
       ->type_name("FILE|builtin:NAME");
-  app_->add_option("--uid", uid_, "Test as this uid. Default: the one kept for self-tests")
+  app.add_option("--uid", uid_, "Test as this uid. Default: the one kept for self-tests")
       ->type_name("N");
-  app_->add_flag("--json", json_, "One JSON object instead of lines");
-  app_->add_flag("-v,--verbose", verbose_, "Say on standard error what was tried");
-  if (asked) settings_.declare(*app_);
-  app_->footer(kExamples);
+  app.add_flag("--json", json_, "One JSON object instead of lines");
+  app.add_flag("-v,--verbose", verbose_, "Say on standard error what was tried");
+  settings_.declare(app);
+  app.footer(kExamples);
 }
 
 int SelftestCommand::print(const SelftestReport& report) const {

@@ -22,23 +22,21 @@ found out.)";
 
 }  // namespace
 
-void TestCommand::declare(CLI::App& app) {
-  app_ = app.add_subcommand("test", "Try what a policy says must hold, for CI");
-  app_->add_option("-p,--policy", options_.policy,
-                   "A policy file, or builtin:NAME. Default: builtin:dev@1")
+void TestCommand::add_to(CLI::App& app) {
+  app.description("Try what a policy says must hold, for CI");
+  app.add_option("-p,--policy", options_.policy,
+                 "A policy file, or builtin:NAME. Default: builtin:dev@1")
       ->type_name("FILE|builtin:NAME");
-  app_->add_option("--workspace", options_.workspace,
-                   "The writable directory. Default: the policy's")
+  app.add_option("--workspace", options_.workspace, "The writable directory. Default: the policy's")
       ->type_name("DIR");
-  app_->add_option("--set", options_.settings, "Set any value of the policy")
+  app.add_option("--set", options_.settings, "Set any value of the policy")
       ->type_name("PATH=VALUE")
       ->allow_extra_args(false);
-  app_->add_option("--var", options_.variables,
-                   "Give a variable that the policy declares its value")
+  app.add_option("--var", options_.variables, "Give a variable that the policy declares its value")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
-  app_->add_flag("--json", json_, "One JSON object instead of lines");
-  app_->footer(kExamples);
+  app.add_flag("--json", json_, "One JSON object instead of lines");
+  app.footer(kExamples);
 }
 
 int TestCommand::run() const {

@@ -1,23 +1,22 @@
 // `belljar test`: whether a policy holds what it says, for CI.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
 #include "launcher/cli/options.hpp"
+#include "launcher/cli/subcommand.hpp"
 
 namespace belljar::launcher {
 
-class TestCommand {
+class TestCommand final : public Subcommand {
  public:
-  void declare(CLI::App& app);
-  [[nodiscard]] bool parsed() const { return app_ != nullptr && app_->parsed(); }
+  [[nodiscard]] const char* name() const override { return "test"; }
 
   /// 0: everything held; 1: something did not; 2: usage or policy; 3: it could not be found out.
-  [[nodiscard]] int run() const;
+  [[nodiscard]] int run() const override;
 
  private:
-  CLI::App* app_ = nullptr;
+  void add_to(CLI::App& app) override;
   PolicyOptions options_;
   bool json_ = false;
 };
