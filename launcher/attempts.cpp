@@ -99,7 +99,7 @@ std::string attempt(const std::string& text) {
                     : verb == "exec"    ? try_exec(operand)
                     : verb == "connect" ? try_connect(operand)
                                         : EINVAL;
-  return error == 0 ? kAllowed : error < 0 ? kUnanswered : errno_name(error);
+  return error == 0 ? kGranted : error < 0 ? kUnanswered : errno_name(error);
 }
 
 }  // namespace belljar::launcher

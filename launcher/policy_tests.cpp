@@ -116,7 +116,7 @@ class PolicyTrial {
     if (trial.record.cause == Cause::kSyscall) verdict = "SIGSYS";
     const bool answered = !verdict.empty() && trial.record.cause != Cause::kSetup &&
                           verdict != kUnanswered && verdict != "EINVAL";
-    const bool allowed = verdict == kAllowed;
+    const bool allowed = verdict == kGranted;
     const bool must = test.expect.kind == Expectation::Kind::kAllowed;
     add("try " + test.attempt, answered && allowed == must,
         answered || verdict == kUnanswered ? verdict : end_text(trial.record),
