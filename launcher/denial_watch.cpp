@@ -49,6 +49,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kMostDenials = 100;
 /// Different questions that are remembered; what comes after them is not looked at.
 constexpr std::size_t kMostSeen = 50'000;
+/// Of all of them together: the command chooses how long its paths are.
+constexpr std::size_t kMostSeenBytes = 8 << 20;
 
 /// A thread that waits in a call, and what of it can be read meanwhile.
 class Caller {
@@ -283,10 +285,11 @@ class Listener {
       if (found->second >= 0) ++denials_[static_cast<std::size_t>(found->second)].times;
       return;
     }
-    if (seen_.size() >= kMostSeen) {
+    if (seen_.size() >= kMostSeen || seen_bytes_ + key.size() > kMostSeenBytes) {
       ++unseen_;
       return;
     }
+    seen_bytes_ += key.size();
     int& index = seen_[key] = -1;
     std::optional<Denial> denial = make();
     if (!denial) return;
@@ -488,6 +491,7 @@ class Listener {
   std::vector<std::byte> request_;
   std::vector<std::byte> answer_;
   std::unordered_map<std::string, int> seen_;  ///< What was asked -> which denial; -1: none.
+  std::size_t seen_bytes_ = 0;
   std::vector<Denial> denials_;
   std::uint64_t not_kept_ = 0;
   std::uint64_t unread_ = 0;
@@ -592,7 +596,9 @@ Denials parse(const std::string& report) {
                             " calls whose arguments could not be read were not looked at");
   if (const std::uint64_t count = number("unseen"); count != 0)
     denials.notes.push_back(std::to_string(count) + " calls after the first " +
-                            std::to_string(kMostSeen) + " different ones were not looked at");
+                            std::to_string(kMostSeen) +
+                            " different ones, or 8 MiB of their paths,"
+                            " were not looked at");
   return denials;
 }
 

@@ -205,6 +205,22 @@ class Denials(SandboxTest):
         self.assertEqual((len(found), run.record["denials_not_kept"]), (100, 30))
         self.assertIn("belljar: denied: 30 others, not listed\n", run.err)
 
+    def test_what_is_remembered_of_long_paths_is_bounded(self):
+        _, run = self.denials("""
+            import os
+            for i in range(3000):
+                try: os.stat('/nowhere/' + '/'.join(['x' * 250] * 15) + str(i))
+                except OSError: pass
+        """, self.data())
+        self.assertRegex(run.err, "calls after the first .* or 8 MiB of their paths, were not looked at")
+        _, run = self.denials("""
+            import os
+            for i in range(3000):
+                try: os.stat('/nowhere/' + str(i))
+                except OSError: pass
+        """, self.data())
+        self.assertNotIn("not looked at", run.err)
+
     # --- that nothing is weaker --------------------------------------------------------------------
 
     LISTEN = """
