@@ -322,20 +322,19 @@ Answers fresh_proc(const Question& q) {
         "write \"subset\": \"pid\" at the mount of /proc, which this kernel allows all the same";
   else if (worked(tries.proc_read_only))
     remedy = "write \"readonly\": true at the mount of /proc, which the kernel allows here";
-  return {
-      {"proc-masked",
-       "proc_and_dev",
-       must ? Weight::kMissing : Weight::kWeaker,
-       evidence,
-       remedy,
-       {"# docker-compose.yml, at the service (its image has the directory /hide/p):",
-        "#   volumes: [{type: volume, source: belljar-proc, target: /hide/p, volume: {nocopy: "
-        "true}}]",
-        "#   tmpfs: [\"/hide:ro,size=4k\"]   # covers it; the order is that of docs/hosts.md",
-        "# and at the top level:",
-        "#   volumes: {belljar-proc: {driver: local, driver_opts: {type: proc, device: proc, o: "
-        "\"nosuid,nodev,noexec,subset=pid,hidepid=ptraceable\"}}}",
-        "# Podman: --security-opt unmask=/proc/*"}}};
+  return {{"proc-masked",
+           "proc_and_dev",
+           must ? Weight::kMissing : Weight::kWeaker,
+           evidence,
+           remedy,
+           {"# docker-compose.yml, at the service (its image has the directory /hide/p):",
+            "#   volumes:",
+            "#     - {type: volume, source: belljar-proc, target: /hide/p, volume: {nocopy: true}}",
+            "#   tmpfs: [\"/hide:ro,size=4k\"]   # covers it; the order is that of docs/hosts.md",
+            "# and at the top level:", "#   volumes:", "#     belljar-proc:",
+            "#       driver: local", "#       driver_opts: {type: proc, device: proc,",
+            "#         o: \"nosuid,nodev,noexec,subset=pid,hidepid=ptraceable\"}",
+            "# Podman: --security-opt unmask=/proc/*"}}};
 }
 
 Answers host_name(const Question& q) {
