@@ -135,6 +135,18 @@ Explanation explain_missing(std::string what, const std::string& path, const cha
           "show it with -v " + directory + ":" + directory + ":ro", true};
 }
 
+Explanation explain_missing_loader(const std::string& loader, const Plan& plan,
+                                   const policy::Policy& policy, const Host& host) {
+  Explanation missing =
+      explain_missing("the program asks for the dynamic loader " + loader, loader,
+                      "install it, or link the program statically", plan, policy, host);
+  if (missing.hidden)
+    missing.remedy =
+        "show the host's libraries: -v /usr/lib:/usr/lib:ro -v /lib:/lib:ro -v "
+        "/lib64:/lib64:ro, or filesystem.root \"host\"";
+  return missing;
+}
+
 Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const Host& host,
                            const Message& message) {
   const std::string subject = subject_of(message);
@@ -144,16 +156,8 @@ Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const
     case Detail::kInterpreterMissing:
       return explain_missing("the script asks for the interpreter " + subject, subject,
                              "install it, or correct the script's first line", plan, policy, host);
-    case Detail::kLoaderMissing: {
-      Explanation loader =
-          explain_missing("the program asks for the dynamic loader " + subject, subject,
-                          "install it, or link the program statically", plan, policy, host);
-      if (loader.hidden)
-        loader.remedy =
-            "show the host's libraries: -v /usr/lib:/usr/lib:ro -v /lib:/lib:ro -v "
-            "/lib64:/lib64:ro, or filesystem.root \"host\"";
-      return loader;
-    }
+    case Detail::kLoaderMissing:
+      return explain_missing_loader(subject, plan, policy, host);
     case Detail::kNoexecMount:
       return {subject + " lies on a mount where nothing may be executed (noexec)",
               covered_by(plan, subject),
