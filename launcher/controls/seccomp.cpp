@@ -1,6 +1,5 @@
 #include "launcher/seccomp/seccomp.hpp"
 
-#include <linux/audit.h>
 #include <linux/seccomp.h>
 #include <pty.h>
 #include <sys/ioctl.h>
@@ -107,11 +106,7 @@ std::vector<Refinement> refinements_for(const policy::Landlock& landlock) {
 bool lets_listener_out(const SeccompFilter& filter) {
   seccomp_data data{};
   data.nr = SYS_sendmsg;
-#if defined(__x86_64__)
-  data.arch = AUDIT_ARCH_X86_64;
-#else
-  data.arch = AUDIT_ARCH_AARCH64;
-#endif
+  data.arch = kNativeArchitecture;
   data.args[2] = MSG_NOSIGNAL;
   const std::optional<Evaluation> verdict = evaluate(filter.instructions(), data);
   return verdict && (verdict->value == SECCOMP_RET_ALLOW || verdict->value == SECCOMP_RET_LOG);

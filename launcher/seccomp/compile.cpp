@@ -8,7 +8,6 @@
 // pay; and it cannot say "refuse these arguments, allow the rest" beside a default that refuses.
 #include "launcher/seccomp/compile.hpp"
 
-#include <linux/audit.h>
 #include <linux/seccomp.h>
 
 #include <algorithm>
@@ -21,12 +20,6 @@
 namespace belljar::launcher {
 
 namespace {
-
-#if defined(__x86_64__)
-constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
-#elif defined(__aarch64__)
-constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
-#endif
 
 // The segments, each once: chmod and fchmod share theirs.
 class Segments {
@@ -110,7 +103,7 @@ class Backwards {
     if (start != code_.size() - 1) push(jump_to(start));
     push({BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, nr)});
     push({BPF_RET | BPF_K, 0, 0, SECCOMP_RET_KILL_PROCESS});
-    push({BPF_JMP | BPF_JEQ | BPF_K, 1, 0, kArchitecture});
+    push({BPF_JMP | BPF_JEQ | BPF_K, 1, 0, kNativeArchitecture});
     push({BPF_LD | BPF_W | BPF_ABS, 0, 0, offsetof(seccomp_data, arch)});
     return {code_.rbegin(), code_.rend()};
   }

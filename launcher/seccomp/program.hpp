@@ -1,13 +1,22 @@
 // A seccomp filter as the kernel takes it.
 #pragma once
 
+#include <linux/audit.h>
 #include <linux/filter.h>
 
+#include <cstdint>
 #include <span>
 #include <utility>
 #include <vector>
 
 namespace belljar::launcher {
+
+/// What the kernel calls this machine in seccomp_data (man 2 seccomp).
+#if defined(__x86_64__)
+inline constexpr std::uint32_t kNativeArchitecture = AUDIT_ARCH_X86_64;
+#elif defined(__aarch64__)
+inline constexpr std::uint32_t kNativeArchitecture = AUDIT_ARCH_AARCH64;
+#endif
 
 /// A filter that was compiled in this process.
 struct SeccompProgram {

@@ -1,7 +1,6 @@
 #include "launcher/seccomp/watch.hpp"
 
 #include <fcntl.h>
-#include <linux/audit.h>
 #include <linux/seccomp.h>
 #include <sys/syscall.h>
 
@@ -15,12 +14,6 @@
 
 namespace belljar::launcher {
 namespace {
-
-#if defined(__x86_64__)
-constexpr std::uint32_t kArchitecture = AUDIT_ARCH_X86_64;
-#elif defined(__aarch64__)
-constexpr std::uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
-#endif
 
 constexpr auto kWatched = std::to_array<WatchedCall>({
     {.name = "open", .shape = CallShape::kOpen, .more = 1},
@@ -88,7 +81,7 @@ class Writer {
 
   std::vector<sock_filter> write() {
     load(offsetof(seccomp_data, arch));
-    code_.push_back({BPF_JMP | BPF_JEQ | BPF_K, 1, 0, kArchitecture});
+    code_.push_back({BPF_JMP | BPF_JEQ | BPF_K, 1, 0, kNativeArchitecture});
     jump(kUnwatched);
     load(offsetof(seccomp_data, nr));
     write_listener_test();

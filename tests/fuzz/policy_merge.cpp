@@ -12,9 +12,6 @@
 #include "policy/order.hpp"
 #include "tests/fuzz/fuzz.hpp"
 #include "tests/unit/seccomp/bpf_evaluator.hpp"
-#ifdef __x86_64__
-#include <linux/audit.h>
-#endif
 
 namespace {
 
@@ -91,13 +88,9 @@ void check_values(const Policy& inner, const Policy& outer) {
 std::uint32_t verdict(const std::optional<launcher::SeccompFilter>& filter, int number,
                       std::uint64_t argument) {
   if (!filter) return SECCOMP_RET_ALLOW;
-#ifdef __x86_64__
-  constexpr std::uint32_t kNative = AUDIT_ARCH_X86_64;
-#else
-  constexpr std::uint32_t kNative = AUDIT_ARCH_AARCH64;
-#endif
-  const auto data = belljar::test::make_data(
-      kNative, number, {argument, argument, argument, argument, argument, argument});
+  const auto data =
+      belljar::test::make_data(launcher::kNativeArchitecture, number,
+                               {argument, argument, argument, argument, argument, argument});
   const auto end = belljar::test::evaluate(filter->instructions(), data);
   FUZZ_CHECK(end.has_value());
   return end->value;

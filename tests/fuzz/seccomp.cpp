@@ -20,11 +20,7 @@ using belljar::policy::Compare;
 using Kind = belljar::policy::SyscallAction::Kind;
 
 constexpr std::uint64_t kLow = 0xFFFFFFFF;
-#ifdef __x86_64__
-constexpr std::uint32_t kNative = AUDIT_ARCH_X86_64;
-#else
-constexpr std::uint32_t kNative = AUDIT_ARCH_AARCH64;
-#endif
+constexpr std::uint32_t kNative = kNativeArchitecture;
 
 SeccompAction any_action(Bytes& bytes) {
   switch (bytes.pick(4)) {

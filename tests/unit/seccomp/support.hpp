@@ -20,11 +20,7 @@ using launcher::SeccompAction;
 using policy::SyscallBase;
 using Kind = policy::SyscallAction::Kind;
 
-#if defined(__x86_64__)
-inline constexpr std::uint32_t kNative = AUDIT_ARCH_X86_64;
-#elif defined(__aarch64__)
-inline constexpr std::uint32_t kNative = AUDIT_ARCH_AARCH64;
-#endif
+inline constexpr std::uint32_t kNative = launcher::kNativeArchitecture;
 
 inline constexpr SyscallBase kBases[] = {SyscallBase::kAgent1, SyscallBase::kStrict1};
 
