@@ -17,7 +17,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "sandbox"))
 from harness import (AS_ROOT, BACK_ENDS, BELLJAR, CALLERS, PYTHON_INSIDE, SESSION_GID, SESSION_UID, TOOLS_STAGED,
-                     SandboxTest, environment, main, merge, python_command)
+                     SandboxTest, as_root, environment, main, merge, python_command, wait_for_no_descendants)
 
 NO_FILTER = {"syscalls": {"base": "none"}}
 EVERYTHING = os.environ.get("BELLJAR_ALL") == "1"
@@ -45,6 +45,7 @@ class Case(SandboxTest):
     control_opens = None          # Doors that the control must open; None: at least one.
     callers_of_attack = callers_of_control = CALLERS
     back_ends_of_attack = back_ends_of_control = BACK_ENDS
+    root_prepares = False         # The host is prepared as root: no such tests when the suite is a plain user's.
     bubblewrap = True             # Whether the program makes sense under bubblewrap.
     inside_bubblewrap = False     # Whether it is there now.
     without = ()                  # A belljar of which a part is left out, to execute belljar (test_break_a_layer.py).
@@ -55,6 +56,8 @@ class Case(SandboxTest):
         for name in ("test_no_door_is_open", "test_with_the_control_off_the_attack_succeeds"):
             if name not in vars(cls):
                 setattr(cls, name, _test(getattr(cls, "check" + name[4:])))
+            if cls.root_prepares:
+                as_root(vars(cls)[name])
         cls.test_no_door_is_open.callers = cls.callers_of_attack
         cls.test_no_door_is_open.back_ends = cls.back_ends_of_attack
         cls.test_with_the_control_off_the_attack_succeeds.callers = cls.callers_of_control
@@ -172,6 +175,17 @@ class HostileLaunch(Case, abstract=True):
 
     def attack_with_control_off(self):
         return self.control_attempts()
+
+    def left_after(self, code, kill, **options):
+        """"open" when a process of the sandbox that runs `code` outlives `kill(running, its init)`."""
+        running = self.start_inside(code, status=True, **options)
+        init = running.wait_until_started()
+        running.wait_for_output("ready")
+        kill(running, init)
+        running.process.wait(10)
+        left = wait_for_no_descendants(2.0)
+        running.stop()
+        return "open" if left else "gone"
 
     def outcome(self, run):
         """"refused" when belljar started nothing."""

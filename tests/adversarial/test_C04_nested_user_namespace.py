@@ -26,13 +26,6 @@ class C04(Case):
                 if child < 0: return errno.errorcode[ctypes.get_errno()]
                 os.waitpid(child, 0)
                 return "open"
-            def clone3(flags):
-                arguments = (ctypes.c_uint64 * 11)(flags, 0, 0, 0, signal.SIGCHLD)
-                child = libc().syscall(ctypes.c_long(435), ctypes.byref(arguments), ctypes.c_long(88))
-                if child == 0: os._exit(0)
-                if child < 0: return errno.errorcode[ctypes.get_errno()]
-                os.waitpid(child, 0)
-                return "open"
             def raw_socket():
                 if libc().unshare(KINDS["user"] | KINDS["net"]) != 0: return errno.errorcode[ctypes.get_errno()]
                 return attempt(socket.socket, socket.AF_INET, socket.SOCK_RAW, 1)

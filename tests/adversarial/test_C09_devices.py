@@ -4,12 +4,12 @@ import os
 import stat
 
 from adversarial.case import Case, bind, main
-from harness import as_root
 
 
 class C09(Case):
     """A device of the host's is opened, a new node is made, or one that lies in a bind is used."""
 
+    root_prepares = True
     control_opens = {"one in a bind"}
 
     def prepare(self):
@@ -37,14 +37,6 @@ class C09(Case):
             doors["one in a bind"] = probe_open("{data}/node")
             say(doors)
         """
-
-    @as_root
-    def test_no_door_is_open(self):
-        self.check_no_door_is_open()
-
-    @as_root
-    def test_with_the_control_off_the_attack_succeeds(self):
-        self.check_with_the_control_off_the_attack_succeeds()
 
 
 if __name__ == "__main__":

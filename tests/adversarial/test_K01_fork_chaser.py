@@ -4,7 +4,7 @@ import os
 import signal
 
 from adversarial.case import HostileLaunch, main, rounds
-from harness import descendants, wait_for_no_descendants
+from harness import descendants
 from test_death import CHASER, WAIT
 
 
@@ -13,23 +13,13 @@ class K01(HostileLaunch):
 
     control_opens = {"its first process"}
 
-    def chase(self, kill):
-        running = self.start_inside(CHASER + WAIT, status=True)
-        init = running.wait_until_started()
-        running.wait_for_output("ready")
-        kill(running, init)
-        running.process.wait(10)
-        left = wait_for_no_descendants(2.0)
-        running.stop()
-        return "open" if left else "gone"
-
     def attempts(self):
         kills = {"the launcher": lambda running, init: running.process.kill(),
                  "init": lambda running, init: os.kill(init, signal.SIGKILL),
                  "the command": lambda running, init: os.kill(descendants(init)[0][0], signal.SIGKILL)}
         doors = {}
         for name, kill in kills.items():
-            answers = {self.chase(kill) for _ in range(rounds(2, 100))}
+            answers = {self.left_after(CHASER + WAIT, kill) for _ in range(rounds(2, 100))}
             doors[name] = "open" if "open" in answers else "gone"
         return doors
 

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 
-from adversarial.case import HostileLaunch, main
+from adversarial.case import NO_FILTER, HostileLaunch, main
 from harness import descendants, wait_for, wait_for_no_descendants
 from test_death import DAEMON, STOPPED, WAIT
 
@@ -24,14 +24,7 @@ class K02(HostileLaunch):
     back_ends_of_control = ("modern",)
 
     def survive(self, code, kill):
-        running = self.start_inside(code + WAIT, policy={"syscalls": {"base": "none"}}, status=True)
-        init = running.wait_until_started()
-        running.wait_for_output("ready")
-        kill(running, init)
-        running.process.wait(10)
-        left = wait_for_no_descendants(2.0)
-        running.stop()
-        return "open" if left else "gone"
+        return self.left_after(code + WAIT, kill, policy=NO_FILTER)
 
     def attempts(self):
         doors = {}

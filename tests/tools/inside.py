@@ -58,6 +58,20 @@ def syscall(number, *arguments):
                                                     for word in arguments))
 
 
+def clone3(flags):
+    """A child by clone3 that ends at once; "open", or the name of the errno. The call has no libc function."""
+    import ctypes
+    import signal
+    arguments = (ctypes.c_uint64 * 11)(flags, 0, 0, 0, signal.SIGCHLD)
+    child = libc().syscall(ctypes.c_long(435), ctypes.byref(arguments), ctypes.c_long(88))
+    if child == 0:
+        os._exit(0)
+    if child < 0:
+        return errno.errorcode[ctypes.get_errno()]
+    os.waitpid(child, 0)
+    return "open"
+
+
 def in_child(function):
     """Runs `function` in a forked child and answers with what it returns, or ["signal", N]."""
     read, write = os.pipe()
