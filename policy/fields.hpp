@@ -1,5 +1,5 @@
 // The table of fields: every key that a policy may hold, where its value goes, how it is written,
-// and what it means. The decoder walks it, and so will the JSON Schema, so the two cannot disagree.
+// and what it means. The decoder walks it, and so does the JSON Schema, so the two cannot disagree.
 #pragma once
 
 #include <string_view>

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 #include "policy/policy_file.hpp"
 #include "policy/quote.hpp"
@@ -112,9 +113,8 @@ std::string trimmed(std::string_view text) {
 // One value, from its text.
 
 Parsed<std::uint64_t> parse_count(const SettingRow& row, std::string_view text) {
-  const std::optional<std::uint64_t> number = parse_unsigned(text);
-  if (!number || text.starts_with("0x"))
-    return tl::unexpected("expected a number, got " + in_quotes(text));
+  const std::optional<std::uint64_t> number = parse_decimal(text);
+  if (!number) return tl::unexpected("expected a number, got " + in_quotes(text));
   if (*number < row.least || *number > row.most) {
     std::string range = "at least " + std::to_string(row.least);
     if (row.most != UINT64_MAX) range += " and at most " + std::to_string(row.most);
@@ -128,7 +128,7 @@ bool is_address(std::string_view text) {
   if (text.starts_with("unix:")) return text.size() > 6 && text[5] == '/';
   const std::size_t colon = text.rfind(':');
   if (!text.starts_with("tcp:") || colon < 5) return false;
-  const std::optional<std::uint64_t> port = parse_unsigned(text.substr(colon + 1));
+  const std::optional<std::uint64_t> port = parse_decimal(text.substr(colon + 1));
   return port && *port > 0 && *port <= 65535;
 }
 
@@ -244,7 +244,8 @@ class SettingsReader {
     config_ = sources_.config;
     if (config_.empty()) config_ = variable("BELLJAR_CONFIG").value_or("");
     const bool named = !config_.empty();
-    if (!named && access(kSettingsFile, F_OK) == 0) config_ = kSettingsFile;
+    // Only a file that is not there means the defaults; one that cannot be read is told of.
+    if (!named && (access(kSettingsFile, F_OK) == 0 || errno != ENOENT)) config_ = kSettingsFile;
     if (!config_.empty()) parse_file();
     const Member* in_file = tree_ ? tree_->find("simulator") : nullptr;
     bool on = in_file != nullptr && in_file->value.boolean;
@@ -374,7 +375,7 @@ class SettingsReader {
   }
 
   static std::string with_unit(const SettingRow& row, const std::string& text) {
-    const bool number = parse_unsigned(text).has_value();
+    const bool number = parse_decimal(text).has_value();
     if (!number || row.unit == SimulatorUnit::kNone) return text;
     return text + (row.unit == SimulatorUnit::kSeconds     ? "s"
                    : row.unit == SimulatorUnit::kMebibytes ? "MiB"
@@ -408,12 +409,17 @@ class SettingsReader {
     }
   }
 
+  /// Who chose the one of two settings, or the other where that is as it always is.
+  [[nodiscard]] std::string set_by(const char* one, const char* other) const {
+    return settings_.origins.contains(one) ? settings_.origin(one) : settings_.origin(other);
+  }
+
   void check_whole() {
     if (settings_.self_test_uid() > kHighestId)
-      complain({settings_.origin("max_sessions"), 0, 0}, {},
+      complain({set_by("max_sessions", "uid_base"), 0, 0}, {},
                "the pool of uids ends beyond the highest one; lower uid_base or max_sessions");
     if (settings_.port_base + settings_.max_sessions - 1 > 65535 && settings_.simulator)
-      complain({settings_.origin("port_base"), 0, 0}, {},
+      complain({set_by("port_base", "max_sessions"), 0, 0}, {},
                "the ports of sessions end beyond 65535; lower port_base or max_sessions");
   }
 

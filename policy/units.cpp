@@ -138,6 +138,10 @@ std::optional<std::uint64_t> parse_unsigned(std::string_view text) {
   return number;
 }
 
+std::optional<std::uint64_t> parse_decimal(std::string_view text) {
+  return text.starts_with("0x") ? std::nullopt : parse_unsigned(text);
+}
+
 Parsed<std::string> normalise_path(std::string_view text) {
   constexpr std::size_t kLongestComponent = 255;  // NAME_MAX
   constexpr std::size_t kLongestPath = 4095;      // PATH_MAX holds the NUL too.

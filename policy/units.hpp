@@ -29,6 +29,9 @@ using Parsed = tl::expected<T, std::string>;
 /// Decimal digits, or hexadecimal ones after "0x".
 [[nodiscard]] std::optional<std::uint64_t> parse_unsigned(std::string_view text);
 
+/// Decimal digits and nothing else.
+[[nodiscard]] std::optional<std::uint64_t> parse_decimal(std::string_view text);
+
 /// `text` without "//", "/./" and a trailing "/". Refuses relative paths, "..", and what the kernel
 /// could not hold (255 bytes in a component, 4095 in all).
 [[nodiscard]] Parsed<std::string> normalise_path(std::string_view text);

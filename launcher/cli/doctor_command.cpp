@@ -30,7 +30,8 @@ void DoctorCommand::add_to(CLI::App& app) {
   app.add_option("-p,--policy", policy_, "For this policy. Default: the daemon's")
       ->type_name("FILE|builtin:NAME");
   app.add_flag("--json", json_, "One JSON object instead of lines");
-  app.add_flag("--fix-script", script_, "Print the remedies as a script; nothing runs it");
+  app.add_flag("--fix-script", script_, "Print the remedies as a script; nothing runs it")
+      ->excludes("--json");
   settings_.declare(app);
   app.footer(kExamples);
 }

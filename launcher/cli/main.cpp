@@ -74,7 +74,13 @@ bool guard_descriptors() {
   return true;
 }
 
-std::string unknown_option(const CLI::App& command, const std::string& option) {
+/// Without the value that is glued to it, which may be a secret.
+std::string option_word(const std::string& word) {
+  return word.starts_with("-") ? word.substr(0, word.find('=')) : word;
+}
+
+std::string unknown_option(const CLI::App& command, const std::string& word) {
+  const std::string option = option_word(word);
   std::vector<std::string> names;
   for (const CLI::Option* known : command.get_options())
     for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
@@ -105,13 +111,14 @@ std::string policy_complaint(const CLI::App& app, const CLI::ParseError& error) 
 
 /// CLI11's own texts name its exceptions; ours name the word that was typed.
 std::string complaint(const CLI::App& app, const CLI::ParseError& error, int argc, char** argv) {
+  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) return error.what();
   if (!app.get_subcommands().empty() && app.get_subcommands().front()->get_name() == "policy")
     return policy_complaint(app, error);
   const bool in_subcommand = !app.get_subcommands().empty();
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr || !in_subcommand) {
     if (argc < 2) return "a command is missing: run, explain, policy, selftest, doctor, or test";
     const std::string word = argv[1];
-    if (word.starts_with("-")) return "unknown option " + word;
+    if (word.starts_with("-")) return "unknown option " + option_word(word);
     constexpr std::array<std::string_view, 6> kCommands = {"run",      "explain", "policy",
                                                            "selftest", "doctor",  "test"};
     return policy::with_suggestion("there is no command " + word, word, kCommands);
@@ -122,6 +129,27 @@ std::string complaint(const CLI::App& app, const CLI::ParseError& error, int arg
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr)
     return "--status-fd: expected the number of an open descriptor";
   return error.what();
+}
+
+/// An option that was given nothing, as `--policy "$POLICY"` does, would mean the default
+/// otherwise.
+void refuse_empty_values(const CLI::App& command) {
+  for (const CLI::Option* option : command.get_options()) {
+    const std::vector<std::string>& given = option->results();
+    if (option->get_positional() || std::find(given.begin(), given.end(), "") == given.end())
+      continue;
+    throw CLI::ValidationError(option->get_name(), "expected a value, got nothing");
+  }
+  for (const CLI::App* inner : command.get_subcommands()) refuse_empty_values(*inner);
+}
+
+/// CLI11 takes the word behind `--policy=` as its value.
+void refuse_empty_values(std::span<char* const> words) {
+  for (const std::string_view word : words) {
+    if (word == "--") return;
+    if (word.starts_with("--") && word.find('=') == word.size() - 1)
+      throw CLI::ValidationError(option_word(std::string(word)), "expected a value, got nothing");
+  }
 }
 
 class RunCommand final : public Subcommand {
@@ -160,9 +188,11 @@ class ExplainCommand final : public Subcommand {
                    "Ask read:/PATH, write:/PATH, exec:/PATH or connect:ADDR:PORT")
         ->type_name("QUESTION")
         ->allow_extra_args(false);
-    app.add_flag("--exposure", asked_.exposure,
-                 "List what the command could reach that it should perhaps not");
-    app.add_flag("--json", asked_.json, "Print the exposure as JSON");
+    CLI::Option* exposure =
+        app.add_flag("--exposure", asked_.exposure,
+                     "List what the command could reach that it should perhaps not");
+    exposure->excludes("--can");
+    app.add_flag("--json", asked_.json, "Print the exposure as JSON")->needs(exposure);
     app.footer(kExplainExamples);
   }
 
@@ -223,6 +253,8 @@ int parse_and_run(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
+    refuse_empty_values({argv, static_cast<std::size_t>(argc)});
+    refuse_empty_values(app);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     std::fprintf(stderr, "belljar: %s\nbelljar: see belljar %s--help\n",

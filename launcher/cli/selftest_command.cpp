@@ -101,7 +101,7 @@ SelftestReport SelftestCommand::test(policy::Policy policy, const policy::Settin
 int SelftestCommand::run() const {
   std::optional<std::uint32_t> uid;
   if (!uid_.empty()) {
-    const auto number = policy::parse_unsigned(uid_);
+    const auto number = policy::parse_decimal(uid_);
     if (!number || *number > 4294967294) {
       std::fprintf(stderr, "belljar: --uid %s: expected a number\n", uid_.c_str());
       return 2;
