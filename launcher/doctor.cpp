@@ -60,6 +60,17 @@ Diagnosis diagnose(const SessionSetting& setting, const policy::Settings& settin
   return diagnosis;
 }
 
+namespace {
+
+/// Paths in it may hold anything: a newline would end a comment, and escapes move the cursor.
+std::string on_one_line(std::string text) {
+  for (char& letter : text)
+    if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7f) letter = ' ';
+  return text;
+}
+
+}  // namespace
+
 bool Diagnosis::good() const {
   return std::none_of(findings.begin(), findings.end(), [](const HostFinding& finding) {
     return finding.weight == Weight::kMissing;
@@ -70,8 +81,8 @@ std::string Diagnosis::text() const {
   std::string out = "back end: " + back_end + "\n";
   for (const HostFinding& finding : findings)
     out += std::string(weight_name(finding.weight)) + ": " + std::string(finding.id) + " (" +
-           std::string(finding.control) + "): " + finding.evidence + "\n" +
-           (finding.remedy.empty() ? "" : "  remedy: " + finding.remedy + "\n");
+           std::string(finding.control) + "): " + on_one_line(finding.evidence) + "\n" +
+           (finding.remedy.empty() ? "" : "  remedy: " + on_one_line(finding.remedy) + "\n");
   if (good()) out += "this host has what " + policy_name + " needs\n";
   return out;
 }
@@ -95,11 +106,10 @@ std::string Diagnosis::fix_script() const {
       "#!/bin/sh\n# Written by belljar doctor, which runs none of it. Read it first.\n";
   out += "set -eu\n";
   for (const HostFinding& finding : findings) {
-    std::string evidence = finding.evidence;
-    std::replace(evidence.begin(), evidence.end(), '\n', ' ');
-    out += "\n# " + std::string(finding.id) + ": " + evidence + "\n";
-    if (finding.fix.empty()) out += "# by hand: " + finding.remedy + "\n";
-    for (const std::string& line : finding.fix) out += line + "\n";
+    out += "\n# " + std::string(finding.id) + ": " + on_one_line(finding.evidence) + "\n";
+    if (finding.fix.empty()) out += "# by hand: " + on_one_line(finding.remedy) + "\n";
+    for (const std::string& line : finding.fix)
+      out += (line.starts_with('#') ? on_one_line(line) : line) + "\n";
   }
   return out;
 }

@@ -5,6 +5,7 @@
 
 #include "launcher/controls/control.hpp"
 #include "launcher/record.hpp"
+#include "launcher/settings.hpp"
 #include "policy/units.hpp"
 
 namespace belljar::launcher {
@@ -44,7 +45,10 @@ struct Question {
 using Answers = std::vector<HostFinding>;
 
 std::vector<std::string> sysctl_lines(const std::string& setting) {
-  return {"sysctl -w " + setting, "echo '" + setting + "' > /etc/sysctl.d/60-belljar.conf"};
+  // A file each: another one's line must not be overwritten.
+  const std::string file =
+      "/etc/sysctl.d/60-belljar-" + setting.substr(0, setting.find('=')) + ".conf";
+  return {"sysctl -w " + setting, "echo '" + setting + "' > " + file};
 }
 
 constexpr std::array<const char*, 7> kCounts = {
@@ -143,14 +147,16 @@ Answers chrooted(const Question& q) {
 }
 
 std::vector<std::string> container_lines(bool proc) {
-  std::vector<std::string> lines = {"# the profile: Docker's default, and the calls of a launch",
-                                    "jq '.syscalls += [" + seccomp_additions() +
-                                        "]' /usr/share/containers/seccomp.json > seccomp.json",
-                                    "# docker-compose.yml, at the service:",
-                                    "#   security_opt:",
-                                    "#     - no-new-privileges:true",
-                                    "#     - seccomp:./seccomp.json",
-                                    "# or: docker run --security-opt seccomp=./seccomp.json ..."};
+  std::vector<std::string> lines = {
+      "# The engine's default profile, and the calls of a launch. Podman's is in this",
+      "# file; Docker's is profiles/seccomp/default.json of moby: save it, and name it.",
+      "profile=/usr/share/containers/seccomp.json",
+      "jq '.syscalls += [" + seccomp_additions() + "]' \"$profile\" > seccomp.json",
+      "# docker-compose.yml, at the service:",
+      "#   security_opt:",
+      "#     - no-new-privileges:true",
+      "#     - seccomp:./seccomp.json",
+      "# or: docker run --security-opt seccomp=./seccomp.json ..."};
   if (proc) lines.emplace_back("# Podman: --security-opt unmask=/proc/*");
   return lines;
 }
@@ -237,12 +243,14 @@ Answers subordinate_ids(const Question& q) {
            "identity",
            Weight::kMissing,
            evidence,
-           "as root: apt-get install uidmap, and usermod --add-subuids 100000-165535 "
-           "--add-subgids 100000-165535 for that user; without no_new_privs; or leave identity.ids "
-           "out",
-           {"apt-get install -y uidmap",
-            "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 \"$(id -nu " + uid +
-                ")\""}}};
+           "as root: apt-get install uidmap, and a line " + uid +
+               ":FIRST:65536 in /etc/subuid and /etc/subgid whose range no other line has; run "
+               "belljar without no_new_privs; or leave identity.ids out",
+           {"apt-get install -y uidmap", "# the first numbers that nobody has in either file",
+            "first=$(cat /etc/subuid /etc/subgid 2>/dev/null | awk -F: "
+            "'BEGIN { last = 100000 } $2 + $3 > last { last = $2 + $3 } END { print last }')",
+            "echo " + uid + ":$first:65536 >> /etc/subuid",
+            "echo " + uid + ":$first:65536 >> /etc/subgid"}}};
 }
 
 std::vector<std::string> apparmor_container_lines() {
@@ -277,7 +285,7 @@ Answers mounts_denied(const Question& q) {
              "SELinux is enforcing and refuses a mount (EACCES)",
              "see what it refused with `ausearch -m avc -ts recent`; in a container start it with "
              "--security-opt label=disable or a domain that may mount (udica makes one)",
-             {"ausearch -m avc -ts recent | audit2allow -M belljar && semodule -i belljar.pp"}}};
+             {}}};
   return {{"apparmor-mount", "filesystem", Weight::kMissing,
            "a security module refuses mounts (EACCES)" +
                (q.confined() ? "; the AppArmor profile is " + q.facts.apparmor : std::string()),
@@ -384,14 +392,16 @@ Answers hard_limits(const Question& q) {
     if (q.facts.holds_resources || hard == q.facts.hard_limits.end()) continue;
     if (!limit.unlimited && limit.value <= hard->second) continue;
     const std::string wanted = limit.unlimited ? "unlimited" : std::to_string(limit.value);
-    found.push_back({"hard-limit",
-                     "rlimits",
-                     Weight::kMissing,
-                     "limits.rlimits." + name + " is " + wanted +
-                         ", above the caller's hard limit, " + std::to_string(hard->second),
-                     "lower the policy's, or raise the caller's: docker run --ulimit " + name +
-                         "=" + wanted + ", or " + unit_name(name) + "= in the unit",
-                     {"# docker run --ulimit " + name + "=" + wanted}});
+    // Docker has no name for "as", and -1 for none.
+    const std::string docker =
+        name == "as" ? "" : "docker run --ulimit " + name + "=" + (limit.unlimited ? "-1" : wanted);
+    found.push_back(
+        {"hard-limit", "rlimits", Weight::kMissing,
+         "limits.rlimits." + name + " is " + wanted + ", above the caller's hard limit, " +
+             std::to_string(hard->second),
+         "lower the policy's, or raise the caller's: " + (docker.empty() ? "" : docker + ", or ") +
+             unit_name(name) + "= in the unit",
+         docker.empty() ? std::vector<std::string>{} : std::vector{"# " + docker}});
   }
   return found;
 }
@@ -444,21 +454,22 @@ Answers tun_device(const Question& q) {
 Answers workspace_root(const Question& q) {
   Answers found;
   const std::string& root = q.facts.workspace_root;
+  const std::string let_pass = "chmod o+x " + shell_word(q.facts.root_blocked_by);
   if (!q.facts.root_blocked_by.empty())
     found.push_back({"workspace-unreachable",
                      "filesystem",
                      Weight::kMissing,
                      "uid " + std::to_string(q.facts.session_uid) + " cannot pass " +
                          q.facts.root_blocked_by + ", so it cannot reach its workspace in " + root,
-                     "chmod o+x " + q.facts.root_blocked_by + ", or another --sessions-root",
-                     {"chmod o+x " + q.facts.root_blocked_by}});
+                     let_pass + ", or another --sessions-root",
+                     {let_pass}});
   if (q.facts.root_readonly)
     found.push_back({"workspace-read-only",
                      "filesystem",
                      Weight::kMissing,
                      root + " is on a read-only file system",
                      "mount something writable there, such as tmpfs: [\"" + root + ":mode=0711\"]",
-                     {"mount -t tmpfs -o mode=0711 sessions " + root}});
+                     {"mount -t tmpfs -o mode=0711 sessions " + shell_word(root)}});
   if (q.facts.root_noexec)
     found.push_back({"workspace-noexec",
                      "filesystem",
@@ -466,7 +477,7 @@ Answers workspace_root(const Question& q) {
                      root + " is on a file system with noexec, so nothing in a workspace can be "
                             "executed",
                      "mount it with exec: tmpfs: [\"" + root + ":exec,mode=0711\"]",
-                     {"mount -o remount,exec " + root}});
+                     {"mount -o remount,exec " + shell_word(root)}});
   return found;
 }
 

@@ -192,8 +192,12 @@ Status observe_workspace(const policy::Policy& policy, Host& host) {
     if (obstacle_to_mapping(host, ids).what.empty()) ids = *host.workspace_owner;
   }
   host.workspace_access = BELLJAR_TRY(access_as(ids, host, path));
-  if (host.workspace_access == Access::kNone)
-    host.workspace_blocked_by = BELLJAR_TRY(blocked_by(ids, host, path));
+  if (host.workspace_access != Access::kNone) return {};
+  host.workspace_blocked_by = BELLJAR_TRY(blocked_by(ids, host, path));
+  if (stat(path.c_str(), &about) != 0)
+    host.workspace_kind = errno == ENOENT ? Host::PathKind::kAbsent : Host::PathKind::kDirectory;
+  else if (!S_ISDIR(about.st_mode))
+    host.workspace_kind = Host::PathKind::kOther;
   return {};
 }
 

@@ -58,9 +58,11 @@ struct Host {
   std::vector<int> terminals;              ///< Of 0, 1, 2; looked at only when the policy asks.
   std::optional<sys::TerminalSettings> terminal_settings;  ///< Of the first of them.
   std::optional<sys::TerminalSize> terminal_size;
-  int landlock_abi = 0;                       ///< As sys::landlock_abi says; 0: not looked at.
-  Access workspace_access = Access::kWrite;   ///< As the session's uid.
-  std::string workspace_blocked_by;           ///< The first directory on the way that keeps it out.
+  int landlock_abi = 0;                      ///< As sys::landlock_abi says; 0: not looked at.
+  Access workspace_access = Access::kWrite;  ///< As the session's uid.
+  std::string workspace_blocked_by;          ///< The first directory on the way that keeps it out.
+  /// Looked at only when it is out of reach.
+  enum class PathKind { kDirectory, kAbsent, kOther } workspace_kind = PathKind::kDirectory;
   std::optional<SessionIds> workspace_owner;  ///< Looked at only when it is to be mapped.
   sys::CgroupPlaces cgroups;                  ///< Of the controllers that the policy's limits need.
   std::vector<sys::IdRange> subordinate_uids;  ///< Of the session's uid; only for `identity.ids`.

@@ -35,9 +35,13 @@ std::string setting_of_texts(const std::string& path, const std::vector<std::str
   return path + "=[" + list + "]";
 }
 
-std::string as_option(const std::string& setting) {
-  std::string quoted = "--set '";
-  for (const char letter : setting) {
+std::string shell_word(std::string_view text) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+,:@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string_view::npos)
+    return std::string(text);
+  std::string quoted = "'";
+  for (const char letter : text) {
     if (letter == '\'')
       quoted += "'\\''";
     else
@@ -45,5 +49,7 @@ std::string as_option(const std::string& setting) {
   }
   return quoted + "'";
 }
+
+std::string as_option(const std::string& setting) { return "--set " + shell_word(setting); }
 
 }  // namespace belljar::launcher

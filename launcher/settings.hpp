@@ -21,6 +21,9 @@ namespace belljar::launcher {
 [[nodiscard]] std::string setting_of_texts(const std::string& path,
                                            const std::vector<std::string>& texts);
 
+/// `text` as one word of a POSIX shell, which reads nothing else in it.
+[[nodiscard]] std::string shell_word(std::string_view text);
+
 /// `--set 'PATH=VALUE'`, to be pasted into a shell.
 [[nodiscard]] std::string as_option(const std::string& setting);
 

@@ -12,6 +12,7 @@
 #include "launcher/controls/control.hpp"
 #include "launcher/controls/paths.hpp"
 #include "launcher/controls/promises.hpp"
+#include "launcher/settings.hpp"
 #include "policy/units.hpp"
 
 namespace belljar::launcher {
@@ -306,20 +307,34 @@ class FileSystemPlan {
     if (files_.workspace->idmap == policy::IdMapping::kOwner) BELLJAR_CHECK(check_owner());
     const bool wants_to_write = !files_.workspace->readonly;
     const std::string uid = std::to_string(builder_.ids.uid);
-    if (builder_.host.workspace_access == Access::kNone)
-      return refuse(what + ", " + workspace_ + ", cannot be reached by uid " + uid +
-                        ", which the command runs as",
-                    "filesystem.workspace.path",
-                    (builder_.host.workspace_blocked_by == workspace_
-                         ? "chown -R " + uid + " " + workspace_
-                         : "let it pass " + builder_.host.workspace_blocked_by) +
-                        ", or choose another directory with --workspace DIR, or another uid with "
-                        "--set identity.uid=N");
+    if (builder_.host.workspace_access == Access::kNone) return refuse_unreachable(what, uid);
     read_only_ = !wants_to_write || builder_.host.workspace_access == Access::kRead;
     if (wants_to_write && read_only_)
       builder_.notes.push_back("uid " + uid + " can only read " + workspace_ +
                                ", so it is read-only inside; chown it, or --set identity.uid=N");
     return {};
+  }
+
+  Status refuse_unreachable(const std::string& what, const std::string& uid) {
+    const std::string where = "filesystem.workspace.path";
+    const Host& host = builder_.host;
+    if (host.workspace_kind == Host::PathKind::kAbsent)
+      return refuse(what + ", " + workspace_ + ", does not exist", where,
+                    "make it, so that uid " + uid + " can use it: install -d -o " + uid + " " +
+                        shell_word(workspace_));
+    if (host.workspace_kind == Host::PathKind::kOther)
+      return refuse(what + ", " + workspace_ + ", is not a directory", where,
+                    "name a directory with --workspace DIR");
+    const std::string remedy =
+        host.workspace_blocked_by == workspace_
+            ? "chown -R " + uid + " " + shell_word(workspace_) + ", if it is for this alone"
+            : "let it pass " + host.workspace_blocked_by;
+    return refuse(what + ", " + workspace_ + ", cannot be reached by uid " + uid +
+                      ", which the command runs as",
+                  where,
+                  remedy +
+                      ", or choose another directory with --workspace DIR, or another uid "
+                      "with --set identity.uid=N");
   }
 
   void add_root() {

@@ -4,6 +4,8 @@ and where the remedy can be applied, the refusal disappears. The same host unbro
 import dataclasses
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
@@ -270,6 +272,48 @@ class BrokenHosts(SandboxTest):
         run = self.run_in(case.how, case, "doctor")
         self.assertIn("note: workspace-noexec", run.out)
         self.assertNotIn("workspace-noexec", self.run_in([], case, "doctor").out)
+
+    @callers("root")
+    @back_ends("modern")
+    @as_root
+    @not_sanitized
+    def test_a_path_is_no_code_in_the_script_of_remedies(self):
+        for name in ("a b", "a'b", 'a"b', "a;touch taken", "$(touch taken)", "`touch taken`", "a\ntouch taken\n",
+                     "#\ntouch taken", "-R", "a\\"):
+            with self.subTest(name=name):
+                inner = self.root / name / "sessions"
+                inner.mkdir(parents=True)
+                inner.parent.chmod(0o700)
+                words = ["--policy", AGENT, "--sessions-root", inner, "--uid-base", self.uid - 1, "--max-sessions", 1]
+                run = self.belljar("doctor", *words)
+                self.assertEqual(run.code, 1, str(run))
+                self.assertIn("missing: workspace-unreachable", run.out)
+                self.assertTrue(all(re.match("(back end|missing|weaker|note|  remedy): ", line)
+                                    for line in run.out.splitlines()), run.out)
+                script = self.work / "fix.sh"
+                script.write_text(self.belljar("doctor", *words, "--fix-script").out)
+                subprocess.run(["sh", script], cwd=self.work, check=True)
+                self.assertEqual(sorted(path.name for path in self.work.iterdir() if path != script), [])
+                self.assertEqual(inner.parent.stat().st_mode & 0o777, 0o701, "the remedy was applied")
+                run = self.belljar("doctor", *words)
+                self.assertNotIn("workspace-unreachable", run.out)
+
+    @callers("user")
+    @back_ends("modern")
+    @as_root
+    @not_sanitized
+    def test_settings_that_cannot_be_read_are_not_taken_for_none(self):
+        script = ("mkdir {dir}/upper {dir}/work-of-it; mount -t overlay -o "
+                  "lowerdir=/etc,upperdir={dir}/upper,workdir={dir}/work-of-it etc /etc; mkdir -p /etc/belljar; "
+                  "chmod %s /etc/belljar")
+        for mode, code in (("755", 0), ("700", 2)):
+            with self.subTest(mode=mode):
+                run = self.belljar("selftest", "--sessions-root", self.root, before=self.filled(mounts(script % mode)))
+                self.assertEqual(run.code, code, str(run))
+                if code:
+                    self.assertIn("/etc/belljar/belljar.json: cannot read the settings: Permission denied", run.err)
+                for name in ("upper", "work-of-it"):
+                    shutil.rmtree(self.dir / name)
 
     @once
     def test_each_finding_is_in_the_documentation(self):
