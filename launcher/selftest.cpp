@@ -118,20 +118,26 @@ SelftestReport selftest(const SessionSetting& setting) {
 
 std::string SelftestReport::json() const {
   using Json = nlohmann::ordered_json;
-  Json out{{"sandbox", ok() ? "OK" : "failed"},
+  const char* verdict = ok() ? "OK" : controls.missing.empty() ? "unknown" : "failed";
+  Json out{{"sandbox", verdict},
            {"policy", policy_name},
            {"policy_digest", policy_digest},
            {"uid", uid},
            {"workspace_root", workspace_root},
            {"back_end", controls.back_end.empty() ? Json() : Json(controls.back_end)},
            {"not_in_force", Json::array()},
+           {"not_found_out", Json::array()},
            {"degraded", Json::array()},
            {"probes", Json::array()}};
-  for (const NotInForce& item : controls.missing)
-    out["not_in_force"].push_back({{"control", item.control},
-                                   {"what", item.what},
-                                   {"policy", item.policy},
-                                   {"remedy", item.remedy}});
+  const auto list = [](Json& array, const std::vector<NotInForce>& items) {
+    for (const NotInForce& item : items)
+      array.push_back({{"control", item.control},
+                       {"what", item.what},
+                       {"policy", item.policy},
+                       {"remedy", item.remedy}});
+  };
+  list(out["not_in_force"], controls.missing);
+  list(out["not_found_out"], controls.unknown);
   for (const Degraded& item : controls.degraded)
     out["degraded"].push_back({{"control", item.control}, {"what", item.what}});
   for (const ProbeAnswer& answer : controls.probes)

@@ -39,7 +39,7 @@ struct SelftestReport {
   uid_t uid = 0;
   std::string workspace_root;
 
-  [[nodiscard]] bool ok() const { return controls.missing.empty(); }
+  [[nodiscard]] bool ok() const { return controls.holds(); }
   [[nodiscard]] std::string json() const;
 };
 

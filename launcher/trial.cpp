@@ -1,6 +1,8 @@
 #include "launcher/trial.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,44 +24,90 @@ using sys::UniqueFd;
 /// Where belljar is shown. No policy of anybody's has a use for it.
 constexpr const char* kInside = "/.belljar";
 
-/// While it lives, 0 reads nothing and 1 and 2 write into a pipe.
+/// Reads what is written into a pipe for as long as anybody can write into it, and keeps the
+/// beginning: a command that says much must neither wait for belljar nor fill its memory. A process
+/// of its own, because belljar waits for the command meanwhile. It ends with the last writer.
+class Drain {
+ public:
+  /// The end to write into; invalid when there is none.
+  [[nodiscard]] UniqueFd begin() {
+    std::array<int, 2> ends{};
+    kept_ = UniqueFd(memfd_create("belljar-output", MFD_CLOEXEC));
+    if (!kept_.valid() || pipe2(ends.data(), O_CLOEXEC) != 0) return {};
+    const UniqueFd from(ends[0]);
+    UniqueFd into(ends[1]);
+    reader_ = fork();
+    if (reader_ < 0) return {};
+    if (reader_ == 0) {
+      into.reset();
+      _exit(keep_beginning(from.get()));
+    }
+    return into;
+  }
+
+  /// Waits until nobody writes any more. The beginning of all that was written.
+  std::string finish() {
+    if (reader_ <= 0) return {};
+    while (waitpid(reader_, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    reader_ = 0;
+    const off_t size = lseek(kept_.get(), 0, SEEK_END);
+    std::string text(size < 0 ? 0 : static_cast<std::size_t>(size), '\0');
+    const ssize_t got = pread(kept_.get(), text.data(), text.size(), 0);
+    text.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+    return text;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 4 << 20;
+
+  [[nodiscard]] int keep_beginning(int from) const {
+    std::array<char, 16384> piece{};
+    std::size_t room = kMost;
+    for (;;) {
+      const ssize_t got = read(from, piece.data(), piece.size());
+      if (got < 0 && errno == EINTR) continue;
+      if (got <= 0) return 0;
+      const std::size_t part = std::min(room, static_cast<std::size_t>(got));
+      if (part > 0 && write(kept_.get(), piece.data(), part) < 0) return 1;
+      room -= part;
+    }
+  }
+
+  UniqueFd kept_;
+  pid_t reader_ = 0;
+};
+
+/// While it lives, 0 reads nothing and 1 and 2 are kept.
 class Streams {
  public:
   Streams() {
     for (std::size_t i = 0; i < saved_.size(); ++i)
       saved_[i] = UniqueFd(fcntl(static_cast<int>(i), F_DUPFD_CLOEXEC, 3));
-    std::array<int, 2> ends{};
     const UniqueFd nothing(open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) return;
-    read_ = UniqueFd(ends[0]);
-    const UniqueFd write_end(ends[1]);
-    good_ = nothing.valid() && dup2(nothing.get(), 0) == 0 && dup2(write_end.get(), 1) == 1 &&
-            dup2(write_end.get(), 2) == 2;
+    const UniqueFd into = drain_.begin();
+    const bool good = nothing.valid() && into.valid() && dup2(nothing.get(), 0) == 0 &&
+                      dup2(into.get(), 1) == 1 && dup2(into.get(), 2) == 2;
+    error_ = good ? 0 : errno;
   }
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
   ~Streams() { restore(); }
 
-  [[nodiscard]] bool good() const { return good_; }
+  [[nodiscard]] bool good() const { return error_ == 0; }
+  [[nodiscard]] int error() const { return error_; }
 
-  /// Puts the streams back; what was written, as far as a pipe holds it.
+  /// Puts the streams back; the beginning of what was written.
   std::string restore() {
     for (std::size_t i = 0; i < saved_.size(); ++i)
       if (saved_[i].valid()) dup2(saved_[i].get(), static_cast<int>(i));
-    if (!read_.valid()) return {};
-    fcntl(read_.get(), F_SETFL, O_NONBLOCK);
-    std::string text;
-    std::array<char, 4096> piece{};
-    for (ssize_t got = 0; (got = read(read_.get(), piece.data(), piece.size())) > 0;)
-      text.append(piece.data(), static_cast<std::size_t>(got));
-    read_.reset();
-    return text;
+    return drain_.finish();
   }
 
  private:
   std::array<UniqueFd, 3> saved_;
-  UniqueFd read_;
-  bool good_ = false;
+  Drain drain_;
+  int error_ = 0;
 };
 
 std::string own_program() {
@@ -153,8 +201,9 @@ Trial TrialPolicy::launch(const std::vector<std::string>& words) const {
   Streams streams;
   if (!streams.good()) {
     trial.record.cause = Cause::kSetup;
-    trial.record.setup =
-        describe_refusal({ErrorKind::kSystem, errno, "make pipes for the probes", {}, {}}, policy_);
+    trial.record.setup = describe_refusal(
+        {ErrorKind::kSystem, streams.error(), "make pipes for the probes", {}, {}}, policy_);
+    trial.begun = false;
     return trial;
   }
   Events events;
@@ -186,13 +235,13 @@ class ControlsTrial {
     const Result<Plan> plan = policy_.plan();
     if (!plan) {
       const Trial refused = policy_.launch_belljar({"probe"});
-      fail_with(*refused.record.setup);
+      fail_with(*refused.record.setup, refused.begun);
       return std::move(report_);
     }
     const Made made{policy_.policy(), *policy_.host(), *plan};
     for (const Control* control : controls())
       for (const Probe& probe : control->probes) list(*control, probe, made);
-    while (next_ < report_.probes.size() && report_.missing.empty()) launch_the_rest();
+    while (next_ < report_.probes.size() && report_.holds()) launch_the_rest();
     report_.degraded = degraded_;
     for (const ProbeAnswer& answer : report_.probes)
       if (answer.broken()) report_.missing.push_back(open_door(answer));
@@ -217,20 +266,24 @@ class ControlsTrial {
     const Trial trial = policy_.launch_belljar(words);
     report_.back_end = trial.record.back_end == BackEnd::kModern ? "modern" : "legacy";
     degraded_ = trial.record.degraded;
-    if (trial.record.setup) return fail_with(*trial.record.setup);
+    if (trial.record.setup) return fail_with(*trial.record.setup, trial.begun);
     take_answers(trial.output);
     check_time(trial);
     if (next_ == report_.probes.size()) return;
-    if (trial.record.cause != Cause::kSyscall) return ended_early(trial.record);
+    // Only what was being tried can be what the filter killed. Belljar itself needs calls too, and
+    // of one that dies before it tries anything nothing is known.
+    if (trial.record.cause != Cause::kSyscall || !trying_) return ended_early(trial.record);
     report_.probes[next_++].verdict = "SIGSYS";
   }
 
-  /// A line is "NAME VERDICT", in the order of the table.
+  /// A line is "NAME trying", and then "NAME VERDICT", in the order of the table.
   void take_answers(const std::string& output) {
+    trying_ = false;
     std::istringstream lines(output);
     for (std::string name, verdict; lines >> name >> verdict;) {
       if (next_ == report_.probes.size() || name != report_.probes[next_].name) continue;
-      report_.probes[next_++].verdict = verdict;
+      trying_ = verdict == kTrying;
+      if (!trying_) report_.probes[next_++].verdict = verdict;
     }
   }
 
@@ -241,21 +294,21 @@ class ControlsTrial {
                                "this must never happen: please report it"});
   }
 
-  void fail_with(const SetupFailure& failure) {
-    report_.failed_control = failure.control;
-    report_.missing.push_back(not_in_force(failure));
+  void fail_with(const SetupFailure& failure, bool begun) {
     report_.back_end.clear();
+    (begun ? report_.missing : report_.unknown).push_back(not_in_force(failure));
   }
 
   void ended_early(const Record& record) {
-    NotInForce missing{"command", "the probes did not come to their end", {}, {}};
+    NotInForce missing{
+        "command", "it could not be found out: the probes did not come to their end", {}, {}};
     missing.what += std::string(": ") + cause_name(record.cause);
     missing.what += " at " + report_.probes[next_].name;
     if (record.exit_code) missing.what += ", exit code " + std::to_string(*record.exit_code);
     if (record.signal) missing.what += ", " + signal_name(*record.signal);
     missing.remedy =
         "belljar itself must be able to run under the policy: look at its limits and filter";
-    report_.missing.push_back(std::move(missing));
+    report_.unknown.push_back(std::move(missing));
   }
 
   static NotInForce open_door(const ProbeAnswer& answer) {
@@ -267,6 +320,7 @@ class ControlsTrial {
   ControlsReport report_;
   std::vector<Degraded> degraded_;
   std::size_t next_ = 0;
+  bool trying_ = false;  ///< The probe `next_` had begun when the answers ended.
 };
 
 }  // namespace

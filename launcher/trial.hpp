@@ -37,7 +37,8 @@ struct ProbeAnswer {
 /// One launch, and what its command wrote.
 struct Trial {
   Record record;
-  std::string output;
+  bool begun = true;   ///< False: belljar lacked something for the trial itself.
+  std::string output;  ///< Its beginning.
   std::optional<std::chrono::milliseconds> time_given;
 };
 
@@ -78,9 +79,11 @@ class TrialPolicy {
 struct ControlsReport {
   std::vector<ProbeAnswer> probes;
   std::vector<NotInForce> missing;
+  std::vector<NotInForce> unknown;  ///< Of which nothing could be found out, and why.
   std::vector<Degraded> degraded;
-  std::string back_end;                       ///< Empty when nothing was launched.
-  std::optional<std::string> failed_control;  ///< Whose step ended the launch.
+  std::string back_end;  ///< Empty when nothing was launched.
+
+  [[nodiscard]] bool holds() const { return missing.empty() && unknown.empty(); }
 };
 
 /// Launches, runs every control's probes inside, and compares.

@@ -229,6 +229,16 @@ void declare(CLI::App& app, std::span<Subcommand* const> commands, std::string_v
       "--selftest", [] {}, "The same as `belljar selftest`");
 }
 
+constexpr int kNotFoundOut = 3;
+
+/// Whether all that was printed has arrived: who never got the answer must not take the exit status
+/// for it.
+bool answer_arrived() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return true;
+  std::perror("belljar: the answer could not be written to standard output");
+  return false;
+}
+
 int parse_and_run(int argc, char** argv) {
   CLI::App app("Runs code that nobody has read, in a sandbox that one file describes.", "belljar");
   app.set_version_flag("--version", "belljar " BELLJAR_VERSION);
@@ -266,7 +276,8 @@ int parse_and_run(int argc, char** argv) {
   }
   const auto chosen = std::find_if(commands.begin(), commands.end(),
                                    [](const Subcommand* command) { return command->parsed(); });
-  return (*chosen)->run();
+  const int status = (*chosen)->run();
+  return answer_arrived() ? status : kNotFoundOut;
 }
 
 }  // namespace

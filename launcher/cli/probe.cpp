@@ -30,6 +30,7 @@ int probe_command(const ProbeOptions& options) {
           names.empty() || std::find(names.begin(), names.end(), probe.name) != names.end();
       if (!wanted) continue;
       ++tried;
+      std::printf("%s %s\n", std::string(probe.name).c_str(), kTrying);
       const int refusal = probe.attempt_it();
       any_open |= refusal == 0;
       std::printf("%s %s\n", std::string(probe.name).c_str(),

@@ -59,9 +59,11 @@ int SelftestCommand::print(const SelftestReport& report) const {
     std::printf("%s\n", report.json().c_str());
   else if (report.ok())
     std::puts("sandbox OK");
-  for (const NotInForce& item : report.controls.missing)
-    if (!json_) std::printf("%s\n", item.text().c_str());
-  return report.ok() ? 0 : 1;
+  for (const auto* lines : {&report.controls.missing, &report.controls.unknown})
+    for (const NotInForce& item : *lines)
+      if (!json_) std::printf("%s\n", item.text().c_str());
+  if (report.ok()) return 0;
+  return report.controls.missing.empty() ? 3 : 1;
 }
 
 SelftestReport SelftestCommand::test(policy::Policy policy, const policy::Settings& settings,
@@ -93,7 +95,8 @@ SelftestReport SelftestCommand::test(policy::Policy policy, const policy::Settin
                  setting->ids.uid, setting->workspace_root.c_str());
   report = selftest(*setting);
   // Looking at the host costs time that only a failure is worth.
-  if (!report.ok()) explain_with_host(report, diagnose(*setting, settings, report));
+  if (!report.controls.missing.empty())
+    explain_with_host(report, diagnose(*setting, settings, report));
   if (verbose_) print_probes(report.controls);
   return report;
 }

@@ -103,6 +103,9 @@ struct Probe {
   const char* (*promised)(const Made&);
 };
 
+/// What `belljar probe` says of a probe before it begins; its verdict comes after.
+inline constexpr const char* kTrying = "trying";
+
 /// A step that failed, as the child reported it.
 struct FailedStep {
   const Step* step = nullptr;

@@ -62,6 +62,14 @@ class PolicyTests(SandboxTest):
         self.assertRegex(failed["try write /tmp/x"]["policy"], r"policy-1\.json:\d+:\d+ tests\[0\]\.try")
 
     @not_sanitized
+    def test_a_command_may_say_more_than_a_pipe_holds(self):
+        much = {"run": ["/bin/sh", "-c", "echo begun; head -c 9000000 /dev/zero; exit 3"], "expect": {"exit": 3}}
+        name = "run " + " ".join(much["run"])
+        self.assertEqual(self.results(self.run_tests([much]))[name], (True, "exited, exit code 3"))
+        much["expect"] = {"exit": 4}
+        self.assertEqual(self.results(self.run_tests([much]))[name], (False, "exited, exit code 3: begun"))
+
+    @not_sanitized
     def test_time_limits_are_waited_for(self):
         found = self.results(self.run_tests([], {"limits": {"wall_time": "1h", "rlimits": {"cpu": "1h"}}}))
         self.assertEqual(found["limits.wall_time"], (True, "wall_time"))

@@ -110,6 +110,18 @@ class Answers(SelftestCase):
 
     @callers("root")
     @not_sanitized
+    def test_a_filter_that_kills_before_the_first_probe_refuses_nothing(self):
+        needed = ("execve", "exit_group", "brk", "mmap", "arch_prctl")
+        policy = {"syscalls": {"base": "none", "default": "kill", "rules": {name: "allow" for name in needed}}}
+        run = self.selftest("--policy", self.policy(policy), uid=False)
+        self.assertEqual(run.code, 3, str(run))
+        self.assertIn("command: it could not be found out: the probes did not come to their end: syscall", run.out)
+        answer = self.selftest("--policy", self.policy(policy), "--json", uid=False).json()
+        self.assertEqual((answer["sandbox"], answer["not_in_force"]), ("unknown", []))
+        self.assertEqual({probe["verdict"] for probe in answer["probes"]}, {None}, "no probe has been run")
+
+    @callers("root")
+    @not_sanitized
     def test_what_a_policy_leaves_open_is_no_failure(self):
         mount = {"type": "tmpfs", "mode": "0777", "source": None}
         policy = {"syscalls": {"base": "none"}, "namespaces": {"nested_user": True},
@@ -174,6 +186,19 @@ class Settings(SelftestCase):
         self.assertIn(f'{config}:2:2: uid_bsae: unknown setting; did you mean "uid_base"?', run.err)
         self.assertIn(f"{config}:3:18: max_sessions: expected a number of at least 1", run.err)
         self.assertIn("--rlimit-as: ", run.err)
+
+    @callers("root")
+    @not_sanitized
+    def test_an_answer_that_cannot_be_written_is_no_answer(self):
+        full = ["sh", "-c", 'exec "$@" >/dev/full', "sh"]
+        policy = self.policy()
+        for words in (("selftest", "--sessions-root", self.root), ("doctor",), ("test", "--policy", policy),
+                      ("explain", "--policy", policy, "--can", "read:/usr"), ("policy", "show", policy)):
+            with self.subTest(command=words[0]):
+                self.assertEqual(self.belljar(*words).code, 0)
+                run = self.belljar(*words, wrap=full)
+                self.assertEqual(run.code, 3, str(run))
+                self.assertIn("could not be written to standard output: No space left on device", run.err)
 
     @once
     def test_a_wrong_policy_or_option_is_usage(self):
