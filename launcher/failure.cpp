@@ -176,7 +176,8 @@ Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const
       return {subject + " is a directory", {}, "name a program in it"};
     case Detail::kPlantedLink:
       return {"a symbolic link \"" + subject +
-                  "\" on the way lies where a command can write, so it is not followed",
+                  "\" on the way lies where a command can write, or is not root's, so it is not "
+                  "followed",
               {},
               "name what it points to, or remove it"};
     case Detail::kUpperUnusable:
@@ -252,7 +253,7 @@ SetupFailure describe_refusal(const Error& error, const policy::Policy& policy) 
 bool makes_sense(const Message& message, const Plan& plan) {
   constexpr int kMaxErrno = 4095;  // The kernel's.
   const auto steps = static_cast<std::int32_t>(plan.steps.size());
-  return message.kind <= MessageKind::kNeedTime && message.detail <= Detail::kPlantedLink &&
+  return message.kind <= MessageKind::kWhoseLink && message.detail <= Detail::kPlantedLink &&
          message.step >= -1 && message.step < steps && message.error >= 0 &&
          message.error <= kMaxErrno &&
          message.proc_mode <= static_cast<std::uint32_t>(ProcMode::kAbsent) &&

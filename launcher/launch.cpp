@@ -379,9 +379,10 @@ class Launcher {
   }
 
   /// What the child waits for is done. 0, or the errno.
-  int let_go_on() {
+  [[nodiscard]] int let_go_on(int answer = 0) const {
     Message go;
     go.kind = MessageKind::kGo;
+    go.status = answer;
     return ::send(control_.get(), &go, sizeof go, MSG_NOSIGNAL) == sizeof go ? 0 : errno;
   }
 
@@ -674,7 +675,8 @@ class Launcher {
     return poll(&ready, 1, 0) == 1;
   }
 
-  /// As recv. Descriptors that come along are the terminal's two, or the filter's listener.
+  /// As recv. Descriptors that come along are the terminal's two, the filter's listener, or a link
+  /// that is asked about.
   ssize_t receive(Message& message) {
     alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> room;
     iovec part{&message, sizeof message};
@@ -689,9 +691,8 @@ class Launcher {
     std::array<int, 2> ends{};
     if (beside->cmsg_len == CMSG_LEN(sizeof(int))) {
       std::memcpy(ends.data(), CMSG_DATA(beside), sizeof(int));
-      // At once, and before the message is understood: the payload waits for an answer.
-      if (Status watched = denials_.start(UniqueFd(ends[0])); !watched)
-        own_failure_ = watched.error();
+      // At once, and before it is known which process init is: the child waits for an answer.
+      take(UniqueFd(ends[0]), message.kind);
       return got;
     }
     if (beside->cmsg_len != CMSG_LEN(sizeof ends)) return got;
@@ -702,6 +703,19 @@ class Launcher {
       terminal_.start(std::get<OpenTerminal>(plan_.steps[static_cast<std::size_t>(step)].action),
                       policy_.limits.output, std::move(master), std::move(slave));
     return got;
+  }
+
+  void take(UniqueFd descriptor, MessageKind kind) {
+    if (kind == MessageKind::kWhoseLink) return say_whose(descriptor.get());
+    if (Status watched = denials_.start(std::move(descriptor)); !watched)
+      own_failure_ = watched.error();
+  }
+
+  /// Seen from here, not from the sandbox's user namespace. Unheard, the end of init tells it.
+  void say_whose(int link) const {
+    struct stat about {};
+    const bool roots = fstat(link, &about) == 0 && S_ISLNK(about.st_mode) && about.st_uid == 0;
+    (void)let_go_on(roots ? 1 : 0);
   }
 
   /// One message of the child. A value when the attempt is over.
@@ -762,6 +776,7 @@ class Launcher {
         return std::nullopt;
       case MessageKind::kTerminal:
       case MessageKind::kListener:
+      case MessageKind::kWhoseLink:
         return std::nullopt;
       case MessageKind::kContinued:
         if (events_.continued) events_.continued();

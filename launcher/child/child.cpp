@@ -60,6 +60,7 @@ struct Child {
   Image& image;
   int root = -1;              ///< O_PATH descriptor of the new root while it is assembled.
   bool root_is_ours = false;  ///< A tmpfs: links found on it are planned ones.
+  int dev = -1;               ///< O_PATH descriptor of the /dev that was made last.
   int covered_proc = -1;      ///< Legacy: the host's /proc below the new root, in our namespace.
   bool in_proc = false;       ///< The current directory is the launcher's /proc.
   bool api_proven = false;    ///< The new mount API has worked once in this launch.
@@ -105,6 +106,41 @@ void close_fd(int fd) noexcept {
 int send(Child& child, const Message& message) noexcept {
   return static_cast<int>(
       raw(SYS_sendto, child.arena.control, &message, sizeof message, MSG_NOSIGNAL, nullptr, 0));
+}
+
+/// Hands one or two descriptors (`second` is -1 without) to the launcher beside a message.
+int send_with(Child& child, const Message& message, int first, int second) noexcept {
+  alignas(cmsghdr) char room[CMSG_SPACE(2 * sizeof(int))] = {};
+  iovec part = {const_cast<Message*>(&message), sizeof message};
+  msghdr envelope = {};
+  envelope.msg_iov = &part;
+  envelope.msg_iovlen = 1;
+  const std::size_t size = (second < 0 ? 1 : 2) * sizeof(int);
+  envelope.msg_control = room;
+  envelope.msg_controllen = CMSG_SPACE(size);
+  cmsghdr* beside = CMSG_FIRSTHDR(&envelope);
+  beside->cmsg_level = SOL_SOCKET;
+  beside->cmsg_type = SCM_RIGHTS;
+  beside->cmsg_len = CMSG_LEN(size);
+  const int descriptors[2] = {first, second};
+  std::memcpy(CMSG_DATA(beside), descriptors, size);
+  return static_cast<int>(raw(SYS_sendmsg, child.arena.control, &envelope, MSG_NOSIGNAL));
+}
+
+/// Until the launcher has done what it was asked for. Its answer.
+int wait_for_go(Child& child) noexcept {
+  // Our copy of the launcher's end would keep its death from being told by the end of file.
+  int& launchers_end = child.arena.launchers_control;
+  if (launchers_end >= 0) raw(SYS_close, launchers_end);
+  launchers_end = -1;
+  for (;;) {
+    Message message;
+    const long got =
+        raw(SYS_recvfrom, child.arena.control, &message, sizeof message, 0, nullptr, nullptr);
+    if (got == -EINTR) continue;
+    if (got <= 0) leave(125);  // The lifeline.
+    if (got == sizeof message && message.kind == MessageKind::kGo) return message.status;
+  }
 }
 
 [[noreturn]] void report_and_leave(Child& child, int step, int error) noexcept {
@@ -174,8 +210,8 @@ bool is_unavailable(int error) noexcept {
 /// Which symbolic links a path may lead through.
 enum class Links {
   kNone,     ///< A bind's source: the launcher has replaced root's links, no other is trusted.
-  kPlanned,  ///< A mount point: links on our own root tmpfs, and those that no payload can change
-             ///< now.
+  kPlanned,  ///< A mount point: links of this launch, and root's where no command can write now.
+  kFixed,    ///< What a mask would hide: those that no command can change now, whosever.
   kAll,      ///< Inside the finished root.
 };
 
@@ -258,17 +294,37 @@ class GuardedWalk {
     if (rc < 0) return static_cast<int>(rc);
     if (system.f_type == PROC_SUPER_MAGIC) return -ELOOP;  // A magic link leads anywhere.
     if (links_allowed_ == Links::kAll) return 0;
-    if (links_allowed_ == Links::kPlanned && is_planned(about, system)) return 0;
+    const int planned = links_allowed_ == Links::kNone ? 0 : is_planned(link, about, system);
+    if (planned != 0) return planned < 0 ? planned : 0;
     set_subject(child_, Detail::kPlantedLink, name_);
     return -ELOOP;
   }
 
-  /// On our own root tmpfs, which nobody else has touched yet, or on a read-only mount.
-  bool is_planned(const struct stat& about, const struct statfs& system) noexcept {
-    if (static_cast<std::uint64_t>(system.f_flags) & MS_RDONLY) return true;
-    struct stat root;
-    return child_.root_is_ours && raw(SYS_newfstatat, child_.root, "", &root, AT_EMPTY_PATH) >= 0 &&
-           root.st_dev == about.st_dev;
+  /// A mount without writers says nothing about whoever wrote there before: an earlier command's
+  /// overlay, or its workspace, may be shown read-only now.
+  int is_planned(int link, const struct stat& about, const struct statfs& system) noexcept {
+    if (is_ours(about)) return 1;
+    if ((static_cast<std::uint64_t>(system.f_flags) & MS_RDONLY) == 0) return 0;
+    return links_allowed_ == Links::kFixed ? 1 : is_roots(link);
+  }
+
+  /// On our own root tmpfs or in our /dev, which nobody else has touched yet.
+  bool is_ours(const struct stat& about) noexcept {
+    const auto is_on = [&about](int directory) {
+      struct stat own;
+      return directory >= 0 && raw(SYS_newfstatat, directory, "", &own, AT_EMPTY_PATH) >= 0 &&
+             own.st_dev == about.st_dev;
+    };
+    return (child_.root_is_ours && is_on(child_.root)) || is_on(child_.dev);
+  }
+
+  /// In here root's files and those of every other uid of the host belong to the same nobody, so
+  /// the launcher looks.
+  int is_roots(int link) noexcept {
+    Message message;
+    message.kind = MessageKind::kWhoseLink;
+    const int sent = send_with(child_, message, link, -1);
+    return sent < 0 ? sent : wait_for_go(child_);
   }
 
   bool is_top(int at) noexcept {
@@ -910,7 +966,7 @@ int do_mount_dev(Child& child, const Op& op) noexcept {
              child.text(op.s1));
   if (rc >= 0) rc = check_flags(child, dev, MS_RDONLY | MS_NOSUID | MS_NOEXEC, path);
   if (rc >= 0 && (op.a & MS_NOEXEC)) rc = check_shm(child, dev, op.a);
-  close_fd(dev);
+  child.dev = dev;
   return static_cast<int>(rc);
 }
 
@@ -956,9 +1012,21 @@ int mask_file(Child& child, int target, const char* path) noexcept {
   return rc;
 }
 
+/// A mask's target. A link that a command may have written decides nothing; where it leads to
+/// nothing in the sandbox, and cannot be changed now, there is nothing to hide.
+int open_masked(Child& child, const char* path) noexcept {
+  const int target = open_target(child, path);
+  if (target != -ELOOP || child.arena.report.detail != Detail::kPlantedLink) return target;
+  const int hidden = open_path(child, child.root, path, Links::kFixed);
+  if (hidden >= 0) close_fd(hidden);
+  if (hidden != -ENOENT && hidden != -ENOTDIR && hidden != -EACCES) return -ELOOP;
+  set_subject(child, Detail::kNone, "");
+  return hidden;
+}
+
 int do_mask_path(Child& child, const Op& op) noexcept {
   const char* path = child.text(op.s0);
-  const int target = open_target(child, path);
+  const int target = open_masked(child, path);
   // Nothing there, or out of the uid's reach anyway (uid 0 has no such excuse, and gets no EACCES).
   if (target == -ENOENT || target == -ENOTDIR || target == -EACCES) return 0;
   if (target < 0) return target;
@@ -1152,29 +1220,11 @@ int do_settle_mount_flags(Child& child) noexcept {
 // ------------------------------------------------------------------------------------------------
 // Identity, namespaces, privileges
 
-/// Until the launcher has written what it was asked for.
-int wait_for_go(Child& child) noexcept {
-  for (;;) {
-    Message message;
-    const long got =
-        raw(SYS_recvfrom, child.arena.control, &message, sizeof message, 0, nullptr, nullptr);
-    if (got == -EINTR) continue;
-    if (got <= 0) leave(125);  // The lifeline.
-    if (got == sizeof message && message.kind == MessageKind::kGo) return 0;
-  }
-}
-
 /// A privileged launcher writes the maps: for its child to do so it would have to be dumpable, and
 /// any process of the session's uid on the host, which owns the new namespace, could look into it
 /// then.
-int wait_for_maps(Child& child) noexcept {
-  // Our copy of the launcher's end would keep its death from being told by the end of file.
-  raw(SYS_close, child.arena.launchers_control);
-  return wait_for_go(child);
-}
-
 int do_map_ids(Child& child, const Op& op) noexcept {
-  if (child.image.waits_for_maps) return wait_for_maps(child);
+  if (child.image.waits_for_maps) return wait_for_go(child);
   int rc = write_at(child.arena.proc, "self/setgroups", "deny");
   if (rc >= 0) rc = write_at(child.arena.proc, "self/uid_map", child.text(op.s0));
   if (rc >= 0) rc = write_at(child.arena.proc, "self/gid_map", child.text(op.s1));
@@ -1281,25 +1331,6 @@ int do_forbid_user_namespaces(Child& child, const Op& op) noexcept {
   const int rc = write_at(child.arena.proc, "sys/user/max_user_namespaces", "0");
   // Where the host's /proc/sys is read-only, the filter is the wall.
   return rc < 0 && op.a != 0 ? 0 : rc;
-}
-
-/// Hands one or two descriptors (`second` is -1 without) to the launcher beside a message.
-int send_with(Child& child, const Message& message, int first, int second) noexcept {
-  alignas(cmsghdr) char room[CMSG_SPACE(2 * sizeof(int))] = {};
-  iovec part = {const_cast<Message*>(&message), sizeof message};
-  msghdr envelope = {};
-  envelope.msg_iov = &part;
-  envelope.msg_iovlen = 1;
-  const std::size_t size = (second < 0 ? 1 : 2) * sizeof(int);
-  envelope.msg_control = room;
-  envelope.msg_controllen = CMSG_SPACE(size);
-  cmsghdr* beside = CMSG_FIRSTHDR(&envelope);
-  beside->cmsg_level = SOL_SOCKET;
-  beside->cmsg_type = SCM_RIGHTS;
-  beside->cmsg_len = CMSG_LEN(size);
-  const int descriptors[2] = {first, second};
-  std::memcpy(CMSG_DATA(beside), descriptors, size);
-  return static_cast<int>(raw(SYS_sendmsg, child.arena.control, &envelope, MSG_NOSIGNAL));
 }
 
 /// In the sandbox's own devpts, so that ttyname(3) finds it there. It becomes init's controlling

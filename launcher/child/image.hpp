@@ -157,13 +157,14 @@ enum class MessageKind : std::uint32_t {
   kStarted,  ///< The payload has passed exec.
   kStopped,  ///< By signal `status`.
   kContinued,
-  kEnded,     ///< With wait status `status`; `usage` of the payload's own process.
-  kTerminal,  ///< Beside it, the terminal's two ends, master first.
-  kListener,  ///< Beside it, the listener of the payload's filter.
-  kNeedMaps,  ///< The helper has unshared, and waits for maps that the launcher writes.
-  kNeedTime,  ///< Privileged: init waits for the offsets of its time namespace.
+  kEnded,      ///< With wait status `status`; `usage` of the payload's own process.
+  kTerminal,   ///< Beside it, the terminal's two ends, master first.
+  kListener,   ///< Beside it, the listener of the payload's filter.
+  kNeedMaps,   ///< The helper has unshared, and waits for maps that the launcher writes.
+  kNeedTime,   ///< Privileged: init waits for the offsets of its time namespace.
+  kWhoseLink,  ///< Beside it, a symbolic link. Init waits to hear whether it is root's.
   // From the launcher:
-  kGo,      ///< What was waited for is written.
+  kGo,      ///< What was waited for is written; `status` 1: the link is root's.
   kSignal,  ///< Send signal `status` to the payload's process group.
 };
 
@@ -181,7 +182,7 @@ enum class Detail : std::uint32_t {
   kNoFormat,             ///< exec: `subject` is no program of this machine and has no #! line.
   kForeignIds,           ///< The user namespace that is joined calls the session `subject`.
   kUpperUnusable,  ///< The kernel cannot work in `subject` and would make the overlay read-only.
-  kPlantedLink,    ///< `subject`, a symbolic link where a command can write, stood in the way.
+  kPlantedLink,    ///< `subject`, a symbolic link that a command can have made, stood in the way.
 };
 
 struct Message {

@@ -132,5 +132,76 @@ class Targets(Planted):
         self.assertEqual(run.json(), ["found"], str(run))
 
 
+class EarlierLinks(Planted):
+    """What an earlier command could write is shown read-only now, which makes its links no better."""
+
+    def setUp(self):
+        super().setUp()
+        self.state = self.make_directory("state", owner=self.uid)
+        self.data = self.make_directory("data")
+        self.make_file("data/found")
+        (self.data / "sub").mkdir()
+        self.listing = self.look()
+
+    def shown(self):
+        """Each way to show it read-only, with the work directory that a writable overlay would have."""
+        low = self.make_directory("low")
+        layers = {"type": "overlay", "lower": [str(low)], "readonly": True}
+        work = str(self.make_directory("scratch", owner=self.uid))
+        return {"bind": bind(self.state), "upper": {**layers, "upper": str(self.state), "work": work},
+                "lower": {**layers, "lower": [str(low), str(self.state)]}}
+
+    def run_with(self, shown, mounts, code="say([sorted(os.listdir('/data')), os.listdir('/data/sub')])", **filesystem):
+        base = {"/data": bind(self.data), "/s": shown}
+        return self.inside(code, policy={"filesystem": {"mounts": {**base, **mounts}, **filesystem}})
+
+    def check_refused_everywhere(self, mounts, **filesystem):
+        for name, shown in self.shown().items():
+            with self.subTest(name):
+                run = self.run_with(shown, mounts, **filesystem)
+                self.check_refused(run, 'a symbolic link "link" on the way', "so it is not followed", "ELOOP")
+
+    def test_nothing_is_mounted_through_a_link_that_an_earlier_command_made(self):
+        self.make_link("state/link", "/data", owner=self.uid)
+        for target in ("/s/link", "/s/link/sub"):
+            for mount in ({"type": "tmpfs"}, bind(self.host), {"type": "proc"}, {"type": "dev"}):
+                self.check_refused_everywhere({target: mount})
+
+    @as_root
+    def test_nor_through_one_of_another_uid(self):
+        self.make_link("state/link", "/data", owner=self.uid + 1)
+        self.check_refused_everywhere({"/s/link/sub": {"type": "tmpfs"}})
+
+    @as_root
+    def test_one_of_roots_is_followed(self):
+        self.make_link("state/link", "/data", owner=0)
+        for name, shown in self.shown().items():
+            with self.subTest(name):
+                run = self.run_with(shown, {"/s/link/sub": bind(self.host)})
+                self.check_exited(run)
+                self.assertEqual(run.json(), [["found", "sub"], ["secret"]])
+
+    def test_a_mask_is_not_led_elsewhere_by_one(self):
+        self.make_link("state/link", "/data/sub", owner=self.uid)
+        self.check_refused_everywhere({}, mask={"/s/link": "a test"})
+
+    def test_where_one_leads_to_nothing_there_is_nothing_to_mask(self):
+        self.make_link("state/link", "/nowhere", owner=self.uid)
+        for shown in self.shown().values():
+            self.check_exited(self.run_with(shown, {}, mask={"/s/link": "a test", "/s/link/sub": "a test"}))
+
+    def test_in_a_writable_directory_a_mask_of_one_is_refused_wherever_it_leads(self):
+        self.plant("link", "/nowhere")
+        run = self.sandbox("true", policy={"filesystem": {"mask": {f"{self.work}/link": "a test"}}})
+        self.check_refused(run, 'a symbolic link "link" on the way', "ELOOP")
+
+    def test_the_links_of_the_sandboxs_own_dev_are_its_own(self):
+        code = "say([attempt(lambda: os.open('/dev/pts/ptmx', os.O_RDWR)), os.readlink('/dev/ptmx')])"
+        for mask, expected in (({}, "open"), ({"/dev/ptmx": "a test"}, "EACCES")):
+            run = self.inside(code, policy={"filesystem": {"mask": mask}})
+            self.check_exited(run)
+            self.assertEqual(run.json(), [expected, "pts/ptmx"])
+
+
 if __name__ == "__main__":
     main()
