@@ -211,12 +211,14 @@ void check_overlay(Reader& reader, const Node& node, const Mount& mount) {
     refuse_at(reader, node, "lower",
               "a read-only overlay needs two directories or more; a bind shows one");
   }
-  if (mount.upper.empty() || mount.readonly) return;
+  if (mount.upper.empty() && !mount.readonly) return;
   for (const std::string_view key : {"size", "inodes", "mode"}) {
     if (node.find(key) == nullptr) continue;
     refuse_at(reader, node, key,
-              "does not apply to an overlay with an \"upper\" of the host, whose file system sets "
-              "it; limits.disk counts what is in it");
+              mount.readonly
+                  ? "does not apply to a read-only overlay, which holds no changes; null removes it"
+                  : "does not apply to an overlay with an \"upper\" of the host, whose file system "
+                    "sets it; limits.disk counts what is in it");
   }
 }
 
@@ -286,8 +288,47 @@ void check_whole(Reader& reader, const Node& node, PolicyTest&) {
     reader.error(expect->value.place, "\"exit\" or \"cause\" is required");
 }
 
+/// What an overlay writes to changes below every other one that has it too, which the kernel calls
+/// undefined.
+void check_apart_from(Reader& reader, const Node& node, const Mount& written,
+                      const std::string& target, const Mount& other) {
+  std::vector<std::string> layers = other.lower;
+  layers.insert(layers.end(), {other.upper, other.work});
+  for (const std::string_view key : {"upper", "work"}) {
+    const std::string& path = key == "upper" ? written.upper : written.work;
+    for (const std::string& layer : layers) {
+      if (path.empty() || layer.empty()) continue;
+      if (!is_within(path, layer) && !is_within(layer, path)) continue;
+      refuse_at(reader, node, key,
+                "is written to, and so may not be or hold a directory of another overlay, or lie "
+                "in one: the overlay at " +
+                    in_quotes(target) + " has " + in_quotes(layer));
+      break;
+    }
+  }
+}
+
+void check_overlays_apart(Reader& reader, const Node& mounts, const Filesystem& filesystem) {
+  const auto writes = [](const Mount& mount) {
+    return mount.type == MountType::kOverlay && !mount.readonly && !mount.upper.empty();
+  };
+  const Reader::Scope outer(reader, "mounts");
+  for (const auto& [target, written] : filesystem.mounts) {
+    const Member* member = mounts.find(target);
+    if (member == nullptr || !writes(written)) continue;
+    const Reader::Scope inner(reader, target);
+    for (const auto& [other_target, other] : filesystem.mounts) {
+      // Of two that write the second is told.
+      const bool told = writes(other) && other_target >= target;
+      if (other.type != MountType::kOverlay || other_target == target || told) continue;
+      check_apart_from(reader, member->value, written, other_target, other);
+    }
+  }
+}
+
 void check_whole(Reader& reader, const Node& node, Filesystem& filesystem) {
   const Member* mounts = node.find("mounts");
+  if (mounts != nullptr) check_overlays_apart(reader, mounts->value, filesystem);
   const Member* root = mounts == nullptr ? nullptr : mounts->value.find("/");
   const auto mount = filesystem.mounts.find("/");
   if (root == nullptr || mount == filesystem.mounts.end()) return;

@@ -125,6 +125,15 @@ TEST_CASE("a temporary overlay takes size, inodes and mode, one with an upper no
                    "does not apply to an overlay with an \"upper\" of the host"));
 }
 
+TEST_CASE("a read-only overlay, which holds no changes, takes no size, inodes or mode") {
+  for (const char* layers :
+       {R"("lower":["/a","/b"])", R"("lower":["/a"],"upper":"/u","work":"/w")"})
+    for (const char* member : {R"("size":"1MiB")", R"("inodes":9)", R"("mode":"0700")"})
+      CHECK(mount_error(R"({"type":"overlay","readonly":true,)" + std::string(layers) + "," +
+                        member + "}") ==
+            "does not apply to a read-only overlay, which holds no changes; null removes it");
+}
+
 TEST_CASE("upper and work come together") {
   CHECK(contains(mount_error(R"({"type":"overlay","lower":["/a"],"upper":"/u"})"),
                  "\"work\" is required beside \"upper\""));
@@ -155,6 +164,26 @@ TEST_CASE("the directories of an overlay lie apart") {
         "is the directory \"/u\" once more");
   CHECK(mount_of(R"({"type":"overlay","lower":["/a","/ab"],"upper":"/abc","work":"/u"})").upper ==
         "/abc");
+}
+
+TEST_CASE("what an overlay writes to is no other overlay's") {
+  const auto both = [](std::string_view first, std::string_view second) {
+    return "\"filesystem\":{\"mounts\":{\"/o\":{\"type\":\"overlay\"," + std::string(first) +
+           "},\"/p\":{\"type\":\"overlay\"," + std::string(second) + "}}}";
+  };
+  constexpr const char* kWritten = R"("lower":["/a"],"upper":"/u","work":"/w")";
+  for (const char* other :
+       {R"("lower":["/u"])", R"("lower":["/w"])", R"("lower":["/b","/u/in"])", R"("lower":["/"])",
+        R"("lower":["/b"],"readonly":true,"upper":"/u","work":"/x")"})
+    CHECK(contains(errors_in(both(kWritten, other)), "the overlay at \"/p\" has"));
+  for (const char* other :
+       {R"("lower":["/b"],"upper":"/u","work":"/x")", R"("lower":["/b"],"upper":"/x","work":"/w")",
+        R"("lower":["/b"],"upper":"/w","work":"/x")",
+        R"("lower":["/b"],"upper":"/u/v","work":"/x")"})
+    CHECK(contains(errors_in(both(kWritten, other)), "the overlay at \"/o\" has"));
+  for (const char* other : {R"("lower":["/a"])", R"("lower":["/a"],"upper":"/x","work":"/y")",
+                            R"("lower":["/a","/ua"],"readonly":true)"})
+    CHECK(load_body(both(kWritten, other)).filesystem.mounts.size() == 2);
 }
 
 TEST_CASE("the lower directories are one to 64 absolute paths") {
