@@ -32,9 +32,10 @@ std::optional<StepFailure> OwnMounts::set_up(const Plan& plan, std::vector<Degra
     const Step& step = plan.steps[i];
     if (const auto* hold = std::get_if<HoldDirectories>(&step.action)) {
       for (const std::string& path : hold->paths) {
-        Result<sys::UniqueFd> held = sys::hold_directory(path);
+        Result<sys::UniqueFd> held =
+            hold->shared ? sys::share_layer(path) : sys::hold_directory(path);
         if (!held) return StepFailure{static_cast<int>(i), held.error()};
-        held_.push_back(std::move(*held));
+        if (held->valid()) held_.push_back(std::move(*held));
       }
     }
     if (const auto* map = std::get_if<MapOwner>(&step.action)) {

@@ -10,7 +10,7 @@
 
 namespace belljar::launcher {
 
-/// Holds the upper directories of overlays, and makes the tree in which the workspace's owner is
+/// Holds the directories of overlays, and makes the tree in which the workspace's owner is
 /// mapped, from the plan until the sandbox has ended. No system call for plans that ask for
 /// neither.
 class OwnMounts {

@@ -107,6 +107,7 @@ struct Describe {
            policy::size_text(a.limit);
   }
   std::string operator()(const HoldDirectories& a) const {
+    if (a.shared) return "keep " + list(a.paths) + " from being another sandbox's upper or work";
     return "hold " + list(a.paths) + " for this sandbox alone";
   }
   std::string operator()(const MapOwner& a) const {

@@ -102,6 +102,7 @@ struct MeasureDisk {
 /// runs: two overlays would pull each other's files from under their feet.
 struct HoldDirectories {
   std::vector<std::string> paths;
+  bool shared = false;  ///< As layers that nobody writes to, which several sandboxes may have.
 };
 
 /// A copy of the mount at `path`, in which the files of `owner` are the session's. It takes

@@ -975,9 +975,15 @@ int do_make_directory(Child& child, const Op& op) noexcept {
   const int parent = make_path(child, child.text(op.s0), Leaf::kNothing, &name);
   if (parent < 0) return parent;
   long rc = raw(SYS_mkdirat, parent, name, op.a);
+  if (rc == -EEXIST) {
+    struct stat there;  // In a layer of an overlay.
+    rc = raw(SYS_newfstatat, parent, name, &there, AT_SYMLINK_NOFOLLOW);
+    if (rc >= 0 && !S_ISDIR(there.st_mode)) rc = -EEXIST;
+    if (rc >= 0 && (there.st_mode & 07777) == op.a) return 0;
+  }
   if (rc >= 0) rc = raw(SYS_fchmodat, parent, name, op.a);  // The caller's umask took bits away.
   close_fd(parent);
-  return static_cast<int>(rc == -EEXIST ? 0 : rc);
+  return static_cast<int>(rc);
 }
 
 int do_make_symlink(Child& child, const Op& op) noexcept {

@@ -134,7 +134,7 @@ class Tree {
         dev->queues =
             queues != pieces_.end() && std::holds_alternative<MountMqueue>(queues->second.action);
       }
-      hold_upper(builder, piece);
+      hold_layers(builder, piece);
       const bool kernel_view = std::holds_alternative<MountProc>(piece.action) ||
                                std::holds_alternative<MountDev>(piece.action);
       builder.control = kernel_view ? kProcAndDev.name : kFilesystem.name;
@@ -144,10 +144,12 @@ class Tree {
   }
 
  private:
-  static void hold_upper(PlanBuilder& builder, const Piece& piece) {
+  static void hold_layers(PlanBuilder& builder, const Piece& piece) {
     const auto* overlay = std::get_if<MountOverlay>(&piece.action);
-    if (overlay != nullptr && !overlay->upper.empty())
+    if (overlay == nullptr) return;
+    if (!overlay->upper.empty())
       builder.add(Phase::kBefore, HoldDirectories{{overlay->upper, overlay->work}}, piece.because);
+    builder.add(Phase::kBefore, HoldDirectories{overlay->layers, /*shared=*/true}, piece.because);
   }
 
   std::map<std::string, Piece> pieces_;
@@ -260,6 +262,7 @@ class FileSystemPlan {
 
   Status make() {
     BELLJAR_CHECK(check_workspace());
+    BELLJAR_CHECK(check_workspace_mount());
     BELLJAR_CHECK(check_overlays());
     add_root();
     for (const auto& [target, mount] : files_.mounts)
@@ -335,6 +338,24 @@ class FileSystemPlan {
                   remedy +
                       ", or choose another directory with --workspace DIR, or another uid "
                       "with --set identity.uid=N");
+  }
+
+  /// A mount of the workspace's own path stands in its place, and knows nothing of what is said of
+  /// the workspace.
+  Status check_workspace_mount() {
+    const auto found = files_.mounts.find(workspace_);
+    if (!files_.workspace || found == files_.mounts.end()) return {};
+    const bool maps = files_.workspace->idmap == policy::IdMapping::kOwner;
+    if (!maps && (!files_.workspace->readonly || found->second.readonly)) return {};
+    const std::string mount = policy::member_path("filesystem.mounts", workspace_);
+    const std::string place = builder_.policy.where(mount);
+    return refuse("the mount at " + workspace_ + (place.empty() ? "" : " (" + place + ")") +
+                      " takes the place of the workspace, and is not " +
+                      (maps ? "mapped to its owner" : "read-only") +
+                      " as the workspace is said to be",
+                  maps ? "filesystem.workspace.idmap" : "filesystem.workspace.readonly",
+                  "remove " + mount + ", or " +
+                      (maps ? "the mapping" : "make it \"readonly\": true as well"));
   }
 
   void add_root() {
@@ -680,7 +701,37 @@ std::string overlay_remedy(const MountOverlay& overlay, const std::string& subje
   }
 }
 
+/// What is made by its step: a file, directory or link, or a mount point where one is missing.
+bool is_made(const FailedStep& failed) {
+  return std::visit(
+      [&failed]<class Action>(const Action& action) {
+        if constexpr (requires { action.may_create; }) return failed.subject == action.target;
+        return std::is_same_v<Action, MakeFile> || std::is_same_v<Action, MakeDirectory> ||
+               std::is_same_v<Action, MakeSymlink>;
+      },
+      failed.step->action);
+}
+
+/// Where things are made they cannot be in the way or out of reach, but for a temporary overlay:
+/// there the names, owners and modes of the layers hold.
+std::string making_remedy(int error, const std::string& uid) {
+  if (error == EEXIST)
+    return "a layer of the overlay that it is made in has that name already: choose another one, "
+           "or bind a file or directory of the host on it";
+  if (error == EACCES || error == EPERM || error == EOVERFLOW)
+    return "in an overlay the owners and modes of its layers hold, and uid " + uid +
+           ", which the command runs as, may not write there: let it, put a tmpfs there first, or "
+           "choose another place";
+  return {};
+}
+
 std::string remedy(const FailedStep& failed, const policy::Policy& policy, const Host& host) {
+  if (is_made(failed)) {
+    const Result<SessionIds> ids = session_ids(policy.identity, host);
+    if (std::string text = making_remedy(failed.sys_errno, ids ? std::to_string(ids->uid) : "?");
+        !text.empty())
+      return text;
+  }
   if (const auto* overlay = std::get_if<MountOverlay>(&failed.step->action))
     if (std::string text = overlay_remedy(*overlay, failed.subject, failed.sys_errno);
         !text.empty())

@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -58,15 +59,37 @@ Result<UniqueFd> mapping(IdPair user, IdPair group) {
   return space;
 }
 
-}  // namespace
-
-Result<UniqueFd> hold_directory(const std::string& path) {
+Result<UniqueFd> open_directory(const std::string& path) {
   const UniqueFd place = BELLJAR_TRY(open_place(path));
   UniqueFd directory(openat(place.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!directory.valid()) return sys_failure(errno, "open the directory " + path);
-  if (flock(directory.get(), LOCK_EX | LOCK_NB) == 0) return directory;
+  return directory;
+}
+
+Result<UniqueFd> lock(UniqueFd directory, const std::string& path, int how) {
+  if (flock(directory.get(), how | LOCK_NB) == 0) return directory;
   if (errno != EWOULDBLOCK) return sys_failure(errno, "lock the directory " + path);
   return sys_failure(EBUSY, "another sandbox is using " + path);
+}
+
+}  // namespace
+
+Result<UniqueFd> hold_directory(const std::string& path) {
+  return lock(BELLJAR_TRY(open_directory(path)), path, LOCK_EX);
+}
+
+Result<UniqueFd> share_layer(const std::string& path) {
+  Result<UniqueFd> directory = open_directory(path);
+  if (!directory) {
+    const int error = directory.error().sys_errno;
+    const bool others_say =
+        error == ENOENT || error == ENOTDIR || error == EACCES || error == ELOOP;
+    return others_say ? UniqueFd() : std::move(directory);
+  }
+  struct stat about {};
+  if (fstat(directory->get(), &about) != 0) return sys_failure(errno, "look at " + path);
+  if (about.st_uid == 0 && (about.st_mode & (S_IWGRP | S_IWOTH)) == 0) return UniqueFd();
+  return lock(std::move(*directory), path, LOCK_SH);
 }
 
 Result<UniqueFd> mapped_tree(const std::string& path, std::uint64_t flags, IdPair user,

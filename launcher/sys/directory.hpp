@@ -13,6 +13,11 @@ namespace belljar::sys {
 /// No link is followed. EBUSY when somebody else holds it.
 [[nodiscard]] Result<UniqueFd> hold_directory(const std::string& path);
 
+/// The same with others who share it. Invalid, and no error, where there is nothing to lock: one
+/// that cannot be opened, which whoever mounts it will say; and one that only root can write, which
+/// is nobody else's upper directory, while everybody could hold up all launches by a lock on /usr.
+[[nodiscard]] Result<UniqueFd> share_layer(const std::string& path);
+
 /// One pair of ids of an idmapped mount: what is `on_disk` there is `seen` through it.
 struct IdPair {
   std::uint32_t on_disk = 0;

@@ -1,5 +1,6 @@
 """Overlays: directories of the host seen as one, written to in an upper directory, in memory, or not at all."""
 
+import fcntl
 import os
 import shutil
 import stat
@@ -299,11 +300,39 @@ class Refusals(Overlays):
                      {"upper": self.make_directory("u2", owner=self.uid), "work": self.scratch}):
             run = self.sandbox("true", policy=at(mount=overlay(self.low, **more)))
             self.check_refused(run, "another sandbox is using", "EBUSY", "wait for the other one")
+        # Nor is it anybody's layer, whose files would change under its feet.
+        other = self.make_directory("other")
+        for mount in (overlay(self.upper), overlay(self.low, self.scratch),
+                      overlay(self.low, readonly=True, upper=self.upper, work=other)):
+            run = self.sandbox("true", policy=at(mount=mount))
+            self.check_refused(run, "another sandbox is using", "EBUSY", 'filesystem.mounts["/o"]')
         # Layers that nobody writes to can be shared.
         self.check_exited(self.sandbox("true", policy=at(mount=overlay(self.low))))
         os.close(self.input_end)
         first.finish()
-        self.check_exited(self.sandbox("true", policy=self.written()))
+        for mount in (overlay(self.upper), self.written()["filesystem"]["mounts"]["/o"]):
+            self.check_exited(self.sandbox("true", policy=at(mount=mount)))
+
+    def test_a_layer_of_a_live_sandbox_is_no_others_upper(self):
+        layer = self.make_directory("layer", owner=self.uid)
+        first = self.start_inside("say('up'); sys.stdin.read()", policy=at(mount=overlay(self.low, layer)),
+                                  stdin=self.held_input())
+        first.wait_for_output("up")
+        writing = at(mount=overlay(self.low, upper=layer, work=self.scratch))
+        self.check_refused(self.sandbox("true", policy=writing), f"another sandbox is using {layer}", "EBUSY")
+        os.close(self.input_end)
+        first.finish()
+        self.check_exited(self.sandbox("true", policy=writing))
+
+    @as_root
+    def test_a_lock_of_a_strangers_on_roots_directories_holds_nobody_up(self):
+        for mode, expected in ((0o755, "exited"), (0o777, "setup")):
+            self.low.chmod(mode)
+            held = os.open(self.low, os.O_RDONLY)
+            fcntl.flock(held, fcntl.LOCK_EX)
+            run = self.sandbox("true", policy=at(mount=overlay(self.low)))
+            os.close(held)
+            self.assertEqual(run.record["cause"], expected, str(run))
 
     def held_input(self):
         read, self.input_end = os.pipe()
@@ -313,7 +342,7 @@ class Refusals(Overlays):
     def test_one_upper_for_two_overlays_of_a_sandbox_is_refused(self):
         mount = overlay(self.low, upper=self.upper, work=self.scratch)
         run = self.sandbox("true", policy={"filesystem": {"mounts": {"/o": mount, "/p": mount}}})
-        self.check_refused(run, f"another sandbox is using {self.upper}")
+        self.check_refused(run, 'filesystem.mounts["/p"].upper', "is written to", f'the overlay at "/o" has "{self.upper}"')
 
     def test_no_planted_link_is_a_directory_of_an_overlay(self):
         link = self.make_link("work/link", self.high, owner=self.uid)
@@ -348,6 +377,30 @@ class Refusals(Overlays):
             policy = {"filesystem": {"mounts": {**self.written()["filesystem"]["mounts"], target: mount}}}
             self.check_refused(self.sandbox("true", policy=policy), "nothing", target)
         self.assertEqual((os.listdir(self.upper), self.listing()), ([], self.before))
+
+    def test_a_name_that_a_layer_has_is_refused_with_the_remedy(self):
+        self.make_directory("low/sub", owner=self.uid, mode=0o700)
+        for mount in ({"type": "file", "content": "x"}, {"type": "symlink", "source": "x"}, {"type": "dir"}):
+            run = self.sandbox("true", policy={"filesystem": {"mounts": {"/o": overlay(self.low), "/o/both": mount}}})
+            self.check_refused(run, "EEXIST", 'filesystem.mounts["/o/both"]', "has that name already: choose another one")
+        run = self.inside("say([oct(os.stat('/o/sub').st_mode), open('/o/both').read()])", policy={"filesystem": {
+            "mounts": {"/o": overlay(self.low), "/o/sub": {"type": "dir", "mode": "0750"}}}})
+        self.assertEqual(run.json(), ["0o40750", "low"], str(run))
+
+    @as_root
+    def test_a_lower_directory_of_another_uid_is_named_where_nothing_can_be_made_in_it(self):
+        self.make_directory("low/closed")
+        made = ({"type": "file", "content": "x"}, {"type": "dir"}, {"type": "symlink", "source": "x"},
+                {"type": "tmpfs"}, {"type": "bind", "source": str(self.high)})
+        for mount in made:
+            with self.subTest(mount["type"]):
+                mounts = {"/o": overlay(self.low), "/o/closed/new": mount}
+                run = self.sandbox("true", policy={"filesystem": {"mounts": mounts}})
+                self.check_refused(run, "EACCES", "the owners and modes of its layers hold", f"uid {self.uid}")
+        os.chown(self.low / "closed", self.uid, self.uid)
+        for mount in made:
+            mounts = {"/o": overlay(self.low), "/o/closed/new": mount}
+            self.check_exited(self.sandbox("true", policy={"filesystem": {"mounts": mounts}}))
 
 
 if __name__ == "__main__":

@@ -267,6 +267,7 @@ TEST_CASE("an overlay's first directory is the lowest, and its upper is held") {
   const WrittenDirectory good{true, Access::kWrite, 1};
   const Plan plan = plan_of(policy_of(kOverlay), host_with(good, good));
   CHECK(has_step(plan, "hold /state/up, /state/work for this sandbox alone"));
+  CHECK(has_step(plan, "keep /high, /low from being another sandbox's upper or work"));
   CHECK(has_step(plan,
                  "mount an overlay on /o: /state/up (work in /state/work) over /high over "
                  "/low, writable"));
@@ -277,7 +278,8 @@ TEST_CASE("a read-only overlay writes to nothing: its upper is a layer") {
   text.insert(text.find("\"upper\""), "\"readonly\":true,");
   const Plan plan = plan_of(policy_of(text), plain_host());
   CHECK(has_step(plan, "mount an overlay on /o: /state/up over /high over /low, read-only"));
-  CHECK((find<HoldDirectories>(plan) == nullptr));
+  CHECK(has_step(plan, "keep /state/up, /high, /low from being another sandbox's upper or work"));
+  CHECK_FALSE(has_step(plan, "hold /state/up, /state/work for this sandbox alone"));
 }
 
 TEST_CASE("an overlay without an upper has a bounded memory, in which mount points are made") {
@@ -344,6 +346,28 @@ TEST_CASE("the owner of a workspace is mapped to the session by belljar") {
   const Plan plan = plan_of(mapped(), mapping_host({1000, 1001}));
   CHECK(has_step(plan, "map the owner of /w, 1000:1001, to 20001:20001"));
   CHECK(has_step(plan, "bind /w, writable, with its owner mapped"));
+}
+
+TEST_CASE("a mount in the workspace's place cannot drop what is said of the workspace") {
+  const auto with = [](std::string_view workspace, std::string_view mount) {
+    return policy_of(
+        R"({"version":1,"identity":{"uid":20001},"filesystem":{"workspace":{"path":"/w")" +
+        std::string(workspace) + R"(},"mounts":{"/w":)" + std::string(mount) + "}}}");
+  };
+  const Host host = mapping_host({1000, 1001});
+  constexpr const char* kWritable = R"({"type":"bind","source":"/x","readonly":false})";
+  constexpr const char* kReadOnly = R"({"type":"bind","source":"/x"})";
+  for (const char* mount : {kWritable, kReadOnly, R"({"type":"tmpfs"})"}) {
+    const belljar::Error error = refusal_of(with(R"(,"idmap":"owner")", mount), host);
+    CHECK(error.where == "filesystem.workspace.idmap");
+    CHECK(error.remedy.find("filesystem.mounts[\"/w\"]") != std::string::npos);
+  }
+  const belljar::Error error = refusal_of(with(R"(,"readonly":true)", kWritable), host);
+  CHECK(error.where == "filesystem.workspace.readonly");
+  CHECK(error.remedy.find("filesystem.mounts[\"/w\"]") != std::string::npos);
+  CHECK(
+      has_step(plan_of(with(R"(,"readonly":true)", kReadOnly), host), "bind /x on /w, read-only"));
+  CHECK(has_step(plan_of(with("", kWritable), host), "bind /x on /w, writable"));
 }
 
 TEST_CASE("a session that owns its workspace needs no map") {
