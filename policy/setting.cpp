@@ -67,6 +67,23 @@ bool is_text(std::string_view text) {
   return unquote(json + '"').has_value();
 }
 
+std::size_t end_of_setting_path(std::string_view text) {
+  bool bracket = false, quote = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (quote && text[i] == '\\')
+      ++i;
+    else if (bracket && text[i] == '"')
+      quote = !quote;
+    else if (!quote && text[i] == '[')
+      bracket = true;
+    else if (!quote && text[i] == ']')
+      bracket = false;
+    else if (!bracket && text[i] == '=')
+      return i;
+  }
+  return std::string_view::npos;
+}
+
 Parsed<std::vector<std::string>> parse_setting_path(std::string_view path) {
   if (!is_text(path)) return wrong_path(path, "is no text: invalid UTF-8, NUL, or too long");
   std::vector<std::string> keys;

@@ -15,6 +15,9 @@ namespace belljar::policy {
 /// Brackets hold a JSON string, or the bare key: `mounts[/work]`.
 [[nodiscard]] Parsed<std::vector<std::string>> parse_setting_path(std::string_view path);
 
+/// Where the `=` of PATH=VALUE stands: keys in brackets, quoted or not, may hold one themselves.
+[[nodiscard]] std::size_t end_of_setting_path(std::string_view text);
+
 /// Whether `text` could stand in a JSON string: valid UTF-8 without NUL, and not too long.
 [[nodiscard]] bool is_text(std::string_view text);
 

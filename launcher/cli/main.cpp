@@ -14,6 +14,7 @@
 #include "launcher/cli/options.hpp"
 #include "launcher/cli/policy_command.hpp"
 #include "launcher/cli/selftest_command.hpp"
+#include "launcher/cli/service_command.hpp"
 #include "launcher/cli/test_command.hpp"
 #include "launcher/sys/proc.hpp"
 #include "launcher/sys/raw.hpp"
@@ -257,8 +258,9 @@ int parse_and_run(int argc, char** argv) {
   DoctorCommand doctor;
   TestCommand test;
   ProbeCommand probe;
-  const std::array<Subcommand*, 7> commands = {&run,    &explain, &policies, &selftest,
-                                               &doctor, &test,    &probe};
+  ServiceCommand service;
+  const std::array<Subcommand*, 8> commands = {&run,    &explain, &policies, &selftest,
+                                               &doctor, &test,    &probe,    &service};
   declare(app, commands, first);
 
   try {

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "policy/setting.hpp"
+
 namespace belljar::launcher {
 namespace {
 
@@ -43,24 +45,6 @@ std::string absolute(const std::string& path) {
   const bool same = stat(path.c_str(), &typed) == 0 && stat(out.c_str(), &found) == 0 &&
                     typed.st_dev == found.st_dev && typed.st_ino == found.st_ino;
   return same ? out : std::string();
-}
-
-/// Where the `=` behind a path stands: keys in brackets, quoted or not, may hold one themselves.
-std::size_t end_of_path(const std::string& text) {
-  bool bracket = false, quote = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (quote && text[i] == '\\')
-      ++i;
-    else if (bracket && text[i] == '"')
-      quote = !quote;
-    else if (!quote && text[i] == '[')
-      bracket = true;
-    else if (!quote && text[i] == ']')
-      bracket = false;
-    else if (!bracket && text[i] == '=')
-      return i;
-  }
-  return std::string::npos;
 }
 
 /// Collects settings and complaints of one command line.
@@ -122,7 +106,7 @@ class Settings {
   }
 
   void add_set(const std::string& text) {
-    const std::size_t equals = end_of_path(text);
+    const std::size_t equals = policy::end_of_setting_path(text);
     if (equals == std::string::npos || equals == 0)
       return complain("--set " + text, "expected PATH=VALUE, as in limits.wall_time=30s");
     std::string value = text.substr(equals + 1);

@@ -28,6 +28,7 @@ struct OpenHow {
 };
 inline constexpr std::uint64_t kResolveNoMagicLinks = 0x02;
 inline constexpr std::uint64_t kResolveNoSymlinks = 0x04;
+inline constexpr std::uint64_t kResolveBeneath = 0x08;
 inline constexpr std::uint64_t kResolveInRoot = 0x10;
 
 /// struct mount_attr (man 2 mount_setattr, Linux 5.12).

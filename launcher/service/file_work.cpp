@@ -1,0 +1,275 @@
+#include "launcher/service/file_work.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "launcher/service/helper_process.hpp"
+#include "launcher/service/remove_tree.hpp"
+#include "policy/json_tree.hpp"
+#include "policy/quote.hpp"
+#include "policy/units.hpp"
+
+namespace belljar::service {
+namespace {
+
+using policy::in_quotes;
+using sys::UniqueFd;
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+
+/// A source that says nothing for so long is given up, while there is still time to clean up before
+/// the helper itself is.
+constexpr std::chrono::seconds kPatience{25};
+/// No file that is written is larger.
+constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 30;
+
+std::int64_t modified_ms(const struct stat& about) {
+  return std::int64_t{about.st_mtim.tv_sec} * 1000 + about.st_mtim.tv_nsec / 1000000;
+}
+
+/// What a later write can say it means: any change of the file makes another.
+std::string etag_of(const struct stat& about) {
+  const std::int64_t modified =
+      std::int64_t{about.st_mtim.tv_sec} * 1000000000 + about.st_mtim.tv_nsec;
+  return std::to_string(about.st_ino) + "-" + std::to_string(about.st_size) + "-" +
+         std::to_string(modified);
+}
+
+/// Copies `source` to its end into `target`.
+Outcome<std::uint64_t> copy_to_end(int source, int target) {
+  const Clock::time_point deadline = Clock::now() + kPatience;
+  std::array<char, 65536> piece{};
+  for (std::uint64_t size = 0;;) {
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    pollfd readable{source, POLLIN, 0};
+    const int ready = left > 0 ? poll(&readable, 1, static_cast<int>(left)) : 0;
+    if (ready == 0)
+      return refuse(Code::kTimeout, "the source did not come to its end within " +
+                                        std::to_string(kPatience.count()) + " s");
+    const ssize_t got = read(source, piece.data(), piece.size());
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+    if (got < 0) return call_failed(errno, "read the source");
+    if (got == 0) return size;
+    size += static_cast<std::uint64_t>(got);
+    if (size > kLargestFile)
+      return refuse(Code::kTooLarge, "the source has more than " + policy::size_text(kLargestFile));
+    const int error = write_all(target, {piece.data(), static_cast<std::size_t>(got)});
+    if (error != 0) return call_failed(error, "write the file");
+  }
+}
+
+/// A file beside the one that it is to replace, gone again unless it has.
+class FreshFile {
+ public:
+  FreshFile(int directory, mode_t mode) : directory_(directory) {
+    for (int tries = 0; tries < 100 && !file_.valid(); ++tries) {
+      name_ = ".belljar-write-" + std::to_string(getpid()) + "-" + std::to_string(tries);
+      file_ = UniqueFd(openat(directory, name_.c_str(),
+                              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+      if (!file_.valid() && errno != EEXIST) break;
+    }
+    error_ = file_.valid() ? 0 : errno;
+    if (file_.valid() && fchmod(file_.get(), mode) != 0) error_ = errno;
+  }
+  FreshFile(const FreshFile&) = delete;
+  FreshFile& operator=(const FreshFile&) = delete;
+  ~FreshFile() {
+    if (file_.valid() && !named_) unlinkat(directory_, name_.c_str(), 0);
+  }
+
+  [[nodiscard]] int error() const { return error_; }
+  [[nodiscard]] int fd() const { return file_.get(); }
+
+  /// 0 or the errno. RENAME_NOREPLACE where nothing was there would lose to no harm: the session
+  /// may replace its own file at any time.
+  int take_name(const std::string& name) {
+    named_ = renameat(directory_, name_.c_str(), directory_, name.c_str()) == 0;
+    return named_ ? 0 : errno;
+  }
+
+ private:
+  int directory_;
+  std::string name_;
+  UniqueFd file_;
+  int error_ = 0;
+  bool named_ = false;
+};
+
+/// Whether what has the name now may be replaced; `true` when there is nothing.
+Outcome<bool> check_target(int directory, const Write& order, uid_t owner) {
+  struct stat about {};
+  const std::string name = last_part(order.path);
+  const bool exists = fstatat(directory, name.c_str(), &about, AT_SYMLINK_NOFOLLOW) == 0;
+  if (!exists && errno != ENOENT) return call_failed(errno, "look at " + in_quotes(order.path));
+  if (exists && !is_plain(about, owner))
+    return refuse(Code::kRefused, in_quotes(order.path) +
+                                      " is not a regular file of the session's with a single link");
+  if (!order.if_match.empty() && (!exists || etag_of(about) != order.if_match))
+    return refuse(Code::kChanged, in_quotes(order.path) + " is not what if_match names");
+  return !exists;
+}
+
+// --- prepare
+// --------------------------------------------------------------------------------------
+
+struct Planned {
+  std::string path;
+  bool directory = false;
+  mode_t mode = 0600;
+  std::uint64_t size = 0;
+};
+
+Outcome<Planned> read_planned(const policy::Node& node) {
+  using Kind = policy::Node::Kind;
+  Planned planned;
+  for (const policy::Member& member : node.members) {
+    const policy::Node& value = member.value;
+    if (member.key == "path" && value.kind == Kind::kString) {
+      planned.path = value.text;
+    } else if (member.key == "mode" && value.kind == Kind::kString &&
+               policy::parse_octal(value.text, 0777)) {
+      planned.mode = *policy::parse_octal(value.text, 0777);
+    } else if (member.key == "size" && value.kind == Kind::kUnsigned) {
+      planned.size = value.number;
+    } else if (member.key == "directory" && value.kind == Kind::kBoolean && value.boolean) {
+      planned.directory = true;
+    } else {
+      return refuse(Code::kInvalid,
+                    "the body's header: wrong or unknown member " + in_quotes(member.key));
+    }
+  }
+  if (planned.directory && node.find("mode") == nullptr) planned.mode = 0700;
+  if (!is_inner_path(planned.path))
+    return refuse(Code::kInvalid, "the body's header: path " + in_quotes(planned.path) +
+                                      " is not relative, or has \".\", \"..\" or empty parts");
+  const bool sized = node.find("size") != nullptr;
+  if (sized == planned.directory)
+    return refuse(Code::kInvalid, "the body's header: " + in_quotes(planned.path) +
+                                      " must have either a size or \"directory\": true");
+  return planned;
+}
+
+/// No path is there twice, and none is a file and another's parent.
+Outcome<void> check_layout(const std::vector<Planned>& all) {
+  std::set<std::string> files, directories;
+  for (const Planned& planned : all)
+    if (!(planned.directory ? directories : files).insert(planned.path).second)
+      return refuse(Code::kInvalid, in_quotes(planned.path) + " is named twice");
+  for (const Planned& planned : all) {
+    if (planned.directory && files.contains(planned.path))
+      return refuse(Code::kInvalid, in_quotes(planned.path) + " is named twice");
+    for (std::size_t at = planned.path.find('/'); at != std::string::npos;
+         at = planned.path.find('/', at + 1))
+      if (files.contains(planned.path.substr(0, at)))
+        return refuse(Code::kInvalid, in_quotes(planned.path.substr(0, at)) + " is a file, and " +
+                                          in_quotes(planned.path) + " would be in it");
+  }
+  return {};
+}
+
+Outcome<std::vector<Planned>> read_header(std::string_view header, std::uint64_t contents) {
+  policy::Findings findings;
+  const auto tree = policy::parse_json(header, 0, policy::Comments::kRefused, findings);
+  if (!tree || tree->kind != policy::Node::Kind::kArray || !findings.empty())
+    return refuse(Code::kInvalid, "the body's first line is no JSON array");
+  if (tree->elements.size() > kMostEntries)
+    return refuse(Code::kTooLarge, "the body has more than 10000 entries");
+  std::vector<Planned> all;
+  for (const policy::Node& element : tree->elements) {
+    all.push_back(BELLJAR_TRY(read_planned(element)));
+    if (all.back().size > contents)
+      return refuse(Code::kInvalid, "the body is shorter than its header says");
+    contents -= all.back().size;
+  }
+  if (contents != 0) return refuse(Code::kInvalid, "the body is longer than its header says");
+  BELLJAR_CHECK(check_layout(all));
+  return all;
+}
+
+Outcome<void> make_planned(int workspace, const Planned& planned, std::string_view content) {
+  const UniqueFd parent = BELLJAR_TRY(open_parent(workspace, planned.path, Parents::kMake));
+  const std::string name = last_part(planned.path);
+  if (planned.directory) {
+    // It may have been made already, as another's parent.
+    if (mkdirat(parent.get(), name.c_str(), planned.mode) == 0 || errno == EEXIST) return {};
+    return call_failed(errno, "make the directory " + in_quotes(planned.path));
+  }
+  const UniqueFd file(openat(parent.get(), name.c_str(),
+                             O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, planned.mode));
+  if (!file.valid()) return call_failed(errno, "make the file " + in_quotes(planned.path));
+  const int error = write_all(file.get(), content);
+  if (error != 0) return call_failed(error, "write the file " + in_quotes(planned.path));
+  return {};
+}
+
+}  // namespace
+
+Outcome<Finding> open_file(int workspace, uid_t owner, const Open& order) {
+  OpenedFile opened = BELLJAR_TRY(open_plain(workspace, order.path, owner));
+  const Json json{{"size", opened.about.st_size},
+                  {"mode", opened.about.st_mode & 07777},
+                  {"modified_ms", modified_ms(opened.about)},
+                  {"inode", opened.about.st_ino},
+                  {"etag", etag_of(opened.about)}};
+  return Finding{json.dump(), std::move(opened.file)};
+}
+
+Outcome<Finding> write_file(int workspace, uid_t owner, const Write& order, int source) {
+  const UniqueFd directory = BELLJAR_TRY(
+      open_parent(workspace, order.path, order.parents ? Parents::kMake : Parents::kMustBe));
+  BELLJAR_TRY(check_target(directory.get(), order, owner));
+  FreshFile fresh(directory.get(), order.mode);
+  if (fresh.error() != 0)
+    return call_failed(fresh.error(), "write beside " + in_quotes(order.path));
+  const std::uint64_t size = BELLJAR_TRY(copy_to_end(source, fresh.fd()));
+  // The copy took its time.
+  const bool created = BELLJAR_TRY(check_target(directory.get(), order, owner));
+  const int error = fresh.take_name(last_part(order.path));
+  if (error != 0) return call_failed(error, "replace " + in_quotes(order.path));
+  return Finding{Json{{"size", size}, {"created", created}}.dump(), {}};
+}
+
+Outcome<Finding> delete_file(int workspace, const Delete& order) {
+  const UniqueFd parent = BELLJAR_TRY(open_parent(workspace, order.path, Parents::kMustBe));
+  const std::string name = last_part(order.path);
+  int error = 0;
+  if (order.recursive)
+    error = remove_tree(parent.get(), name);
+  else if (unlinkat(parent.get(), name.c_str(), 0) != 0 &&
+           (errno != EISDIR || unlinkat(parent.get(), name.c_str(), AT_REMOVEDIR) != 0))
+    error = errno;
+  if (error != 0) return call_failed(error, "delete " + in_quotes(order.path));
+  return Finding{};
+}
+
+Outcome<Finding> fill_workspace(int workspace, int body, std::uint64_t size) {
+  const std::string text = BELLJAR_TRY(read_whole(body, size));
+  const std::size_t line = text.find('\n');
+  if (line == std::string::npos) return refuse(Code::kInvalid, "the body has no header line");
+  const std::vector<Planned> all =
+      BELLJAR_TRY(read_header(std::string_view(text).substr(0, line), text.size() - line - 1));
+  std::size_t at = line + 1;
+  for (const Planned& planned : all) {
+    BELLJAR_CHECK(
+        make_planned(workspace, planned, std::string_view(text).substr(at, planned.size)));
+    at += planned.size;
+  }
+  return Finding{};
+}
+
+Outcome<Finding> empty_workspace(int workspace) {
+  return Finding{Json{{"left", empty_directory(workspace)}}.dump(), {}};
+}
+
+}  // namespace belljar::service

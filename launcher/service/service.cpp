@@ -1,0 +1,488 @@
+#include "launcher/service/service.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+#include "launcher/facts.hpp"
+#include "launcher/findings.hpp"
+#include "launcher/selftest.hpp"
+#include "launcher/service/file_work.hpp"
+#include "launcher/service/helper_process.hpp"
+#include "launcher/service/sweep.hpp"
+#include "launcher/test_ground.hpp"
+
+namespace belljar::service {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using sys::UniqueFd;
+
+/// CHOWN, DAC_OVERRIDE, SETGID, SETUID and KILL, by their numbers (linux/capability.h).
+constexpr std::uint64_t kNeeded = 1U << 0 | 1U << 1 | 1U << 5 | 1U << 6 | 1U << 7;
+
+Status check_socket(int fd) {
+  int type = 0;
+  socklen_t size = sizeof type;
+  if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0 || type != SOCK_SEQPACKET)
+    return fail({ErrorKind::kInvalid,
+                 0,
+                 "descriptor " + std::to_string(fd) + " is no SOCK_SEQPACKET socket",
+                 {},
+                 "belljard starts the launch service itself"});
+  return {};
+}
+
+/// A service of the last moment may still be on its way out.
+Status check_processes(std::uint64_t first, std::uint64_t last) {
+  for (int tries = 0;; ++tries) {
+    Neighbours processes;
+    processes.processes = look_around().processes;
+    Status free = check_pool(first, last, processes);
+    if (free || tries == 10) return free;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
+Status check_whole_pool(const policy::Settings& settings) {
+  Neighbours neighbours = look_around();
+  neighbours.processes.clear();
+  BELLJAR_CHECK(check_pool(settings.uid_base, settings.self_test_uid(), neighbours));
+  return check_processes(settings.uid_base, settings.self_test_uid() - 1);
+}
+
+std::string back_end_of(const Pool& pool, const launcher::Host& caller) {
+  if (const char* forced = std::getenv("BELLJAR_BACK_END")) return forced;
+  const auto uid = pool.privileged ? static_cast<uid_t>(pool.first + pool.count) : pool.own_uid;
+  launcher::Facts facts;
+  facts.tries = launcher::try_steps({uid, pool.group_of(uid)}, caller);
+  const std::string text = back_end_text(facts);
+  return text.substr(0, text.find(':'));
+}
+
+const char* network_name(const policy::Network& network) {
+  switch (network.mode.mode) {
+    case policy::NetworkMode::kNone:
+      return "none";
+    case policy::NetworkMode::kShared:
+      return "shared";
+    case policy::NetworkMode::kPrivate:
+      return "private";
+    case policy::NetworkMode::kJoin:
+      break;
+  }
+  return "join";
+}
+
+/// Nothing is signalled to the service; its end is that of the socket.
+void ignore_signals() {
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2})
+    signal(number, SIG_IGN);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Service>> Service::start(policy::Settings settings, UniqueFd socket) {
+  BELLJAR_CHECK(check_socket(socket.get()));
+  std::unique_ptr<Service> service(new Service(std::move(settings), std::move(socket)));
+  BELLJAR_CHECK(service->prepare_process());
+  BELLJAR_CHECK(service->look_at_host());
+  BELLJAR_CHECK(service->open_places());
+  return service;
+}
+
+Status Service::prepare_process() {
+  if (!close_all_but({socket_.get()})) return sys_failure(EMFILE, "close what was inherited");
+  ignore_signals();
+  if (setpgid(0, 0) != 0 && getsid(0) != getpid())
+    return sys_failure(errno, "take a process group of its own");
+  // What outlives its monitor comes here to be reaped, and counts as a descendant all along.
+  if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
+    return sys_failure(errno, "become a reaper of orphans");
+  fcntl(socket_.get(), F_SETFL, fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
+  // Tokens are the daemon's: they have no place in the environment of what is started from here.
+  unsetenv("BELLJAR_TOKEN");
+  unsetenv("AGENT_SIMULATOR_API_TOKEN");
+  return {};
+}
+
+Status Service::look_at_host() {
+  const launcher::Host caller = BELLJAR_TRY(launcher::observe_caller());
+  pool_.own_uid = caller.uid;
+  pool_.own_gid = caller.gid;
+  pool_.privileged = (caller.capabilities & kNeeded) == kNeeded;
+  pool_.first = settings_.uid_base;
+  pool_.count = settings_.max_sessions;
+  if (!pool_.privileged && caller.uid == 0)
+    return fail({ErrorKind::kRefused,
+                 0,
+                 "uid 0 without CHOWN, DAC_OVERRIDE, SETUID, SETGID and KILL can give sessions no "
+                 "uid but its own",
+                 {},
+                 "add these capabilities, or start it as another user"});
+  if (pool_.privileged) BELLJAR_CHECK(check_whole_pool(settings_));
+  if (settings_.sessions_root.empty())
+    settings_.sessions_root = launcher::default_sessions_root(caller);
+  back_end_ = back_end_of(pool_, caller);
+  return {};
+}
+
+Status Service::open_places() {
+  std::vector<std::string> complaints;
+  policies_ = std::make_unique<ServedPolicies>(
+      BELLJAR_TRY(ServedPolicies::load(settings_, pool_.privileged, complaints)));
+  for (const std::string& complaint : complaints)
+    std::fprintf(stderr, "belljar launch-service: %s\n", complaint.c_str());
+  workspaces_ =
+      std::make_unique<Workspaces>(BELLJAR_TRY(Workspaces::open(settings_.sessions_root, pool_)));
+  sigset_t children;
+  sigemptyset(&children);
+  sigaddset(&children, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &children, nullptr);
+  child_signals_ = UniqueFd(signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!child_signals_.valid()) return sys_failure(errno, "watch for the ends of children");
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+  remove_stale_workspaces();
+  return {};
+}
+
+/// What sessions of an earlier service have left, whose names nobody knows any more.
+void Service::remove_stale_workspaces() {
+  for (const std::string& name : workspaces_->names()) {
+    Outcome<OpenedWorkspace> opened = workspaces_->find(name);
+    if (!opened) continue;
+    const uid_t owner = opened->owner;
+    if (!remove_workspace(name, *std::move(opened), [](Answer) {})) break;
+    while (jobs_.busy()) turn(/*reading=*/false);
+    if (pool_.privileged && workspaces_->find(name)) workspace_of_[owner] = name;
+  }
+}
+
+void Service::run() {
+  while (!ended_) turn(/*reading=*/true);
+  jobs_.kill_all();
+  while (jobs_.busy()) turn(/*reading=*/false);
+  changing_.clear();
+  remove_stale_workspaces();
+  // Only a directory of this process's own is removed; others are the operator's.
+  const std::string own = "-" + std::to_string(getpid());
+  if (!pool_.privileged && settings_.sessions_root.ends_with(own))
+    rmdir(settings_.sessions_root.c_str());
+}
+
+void Service::turn(bool reading) {
+  const bool taking = reading && outgoing_.size() < kMostAnswers;
+  const auto wanted = static_cast<short>((taking ? POLLIN : 0) | (outgoing_.empty() ? 0 : POLLOUT));
+  // Without `reading` the socket is not looked at: its end would be seen again and again.
+  std::array<pollfd, 2> places = {
+      {{child_signals_.get(), POLLIN, 0}, {reading ? socket_.get() : -1, wanted, 0}}};
+  const int ready = poll(places.data(), places.size(), jobs_.next_deadline_ms());
+  jobs_.expire();
+  if (ready <= 0) return;
+  if (places[0].revents != 0) reap();
+  if ((places[1].revents & POLLOUT) != 0) flush();
+  if ((places[1].revents & (POLLHUP | POLLERR)) != 0) {
+    // What was asked before the end is not done any more.
+    ended_ = true;
+  } else if ((places[1].revents & POLLIN) != 0) {
+    read_messages();
+  }
+}
+
+void Service::reap() {
+  signalfd_siginfo note{};
+  while (read(child_signals_.get(), &note, sizeof note) > 0) {
+  }
+  for (int status = 0;;) {
+    const pid_t pid = waitpid(-1, &status, WNOHANG);
+    if (pid <= 0) return;
+    jobs_.ended(pid);
+  }
+}
+
+void Service::read_messages() {
+  // A few at a time, so that children are reaped and time is kept whatever comes.
+  for (int i = 0; i < 64 && !ended_ && outgoing_.size() < kMostAnswers; ++i) {
+    Received received = receive(socket_.get(), kLargestMessage);
+    if (received.kind == Received::Kind::kNothing) return;
+    if (received.kind == Received::Kind::kMessage)
+      take(std::move(received));
+    else
+      ended_ = true;
+  }
+}
+
+void Service::take(Received received) {
+  auto request = read_request(received.text);
+  if (!request && !request.error().id) {
+    std::fprintf(stderr, "belljar launch-service: %s; the connection ends\n",
+                 request.error().fault.message.c_str());
+    ended_ = true;
+    return;
+  }
+  if (!request) return reply(*request.error().id, request.error().fault);
+  const std::size_t due = descriptors_of(request->demand);
+  if (received.lost_descriptors)
+    return reply(request->id, Fault{Code::kSystem, "no number is free for a descriptor", EMFILE});
+  if (received.descriptors.size() != due)
+    return reply(request->id, Fault{Code::kInvalid,
+                                    std::to_string(due) + " descriptors belong to the request, " +
+                                        std::to_string(received.descriptors.size()) + " have come",
+                                    0});
+  std::visit([&](const auto& order) { serve(request->id, order, std::move(received.descriptors)); },
+             request->demand);
+  flush();
+}
+
+void Service::reply(std::uint64_t id, std::string body, Descriptors descriptors) {
+  outgoing_.push_back({answer_text(id, body), std::move(descriptors)});
+}
+
+void Service::flush() {
+  while (!outgoing_.empty()) {
+    const Outgoing& next = outgoing_.front();
+    std::vector<int> fds;
+    for (const UniqueFd& fd : next.descriptors) fds.push_back(fd.get());
+    const int error = send_message(socket_.get(), next.text, fds);
+    if (error == EAGAIN || error == EWOULDBLOCK) return;
+    // ETOOMANYREFS: the reader holds too many undelivered descriptors; it has to take some first.
+    if (error == ETOOMANYREFS) return;
+    if (error != 0) ended_ = true;
+    outgoing_.pop_front();
+  }
+}
+
+// --- what can be asked
+// ----------------------------------------------------------------------------
+
+std::string Service::hello_json() const {
+  Json policies = Json::array();
+  for (const auto& [name, served] : policies_->all()) {
+    const policy::Limits& limits = served.policy.limits;
+    policies.push_back(
+        {{"name", name},
+         {"digest", served.policy.digest},
+         {"network", network_name(served.policy.network)},
+         {"wall_time_ms", limits.wall_time ? Json(limits.wall_time->count()) : Json()},
+         {"output", limits.output ? Json(*limits.output) : Json()}});
+  }
+  return Json{{"version", BELLJAR_VERSION},           {"back_end", back_end_},
+              {"uid_base", settings_.uid_base},       {"max_sessions", settings_.max_sessions},
+              {"privileged", pool_.privileged},       {"uid", pool_.own_uid},
+              {"sessions_root", workspaces_->root()}, {"sandbox", settings_.sandbox},
+              {"policies", std::move(policies)}}
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Fault Service::not_in_pool(uid_t uid) const {
+  return {Code::kNotInPool, "uid " + std::to_string(uid) + " is not in the pool " + pool_.text(),
+          0};
+}
+
+void Service::serve(std::uint64_t id, const Hello&, Descriptors) {
+  reply(id, "{\"ok\":" + hello_json() + "}");
+}
+
+void Service::add_job(std::uint64_t id, Job job) {
+  job.done = [this, id](Answer answer) {
+    Descriptors descriptors;
+    if (answer.descriptor.valid()) descriptors.push_back(std::move(answer.descriptor));
+    reply(id, std::move(answer.body), std::move(descriptors));
+  };
+  if (!jobs_.add(std::move(job)))
+    reply(id, Fault{Code::kBusy, "too many requests wait already", 0});
+}
+
+Outcome<OpenedWorkspace> Service::find_ready(const std::string& name) const {
+  if (changing_.contains(name))
+    return refuse(Code::kBusy, "the workspace " + name + " is being made or removed");
+  return workspaces_->find(name);
+}
+
+void Service::work_inside(std::uint64_t id, const std::string& name, Descriptors descriptors,
+                          std::function<Outcome<Finding>(int, uid_t)> work) {
+  Outcome<OpenedWorkspace> opened = find_ready(name);
+  if (!opened) return reply(id, opened.error());
+  Job job;
+  job.uid = opened->owner;
+  const int directory = opened->directory.get();
+  job.work = [directory, owner = opened->owner, work = std::move(work)] {
+    return work(directory, owner);
+  };
+  job.owned = std::move(descriptors);
+  job.owned.push_back(std::move(opened->directory));
+  for (const UniqueFd& fd : job.owned) job.kept.push_back(fd.get());
+  add_job(id, std::move(job));
+}
+
+Outcome<OpenedWorkspace> Service::make_workspace(const Prepare& order) {
+  if (!pool_.holds(order.uid)) return tl::unexpected<Fault>(not_in_pool(order.uid));
+  if (changing_.contains(order.workspace))
+    return refuse(Code::kBusy, "the workspace " + order.workspace + " is being made or removed");
+  const auto other = workspace_of_.find(order.uid);
+  if (other != workspace_of_.end() && other->second != order.workspace)
+    return refuse(Code::kBusy, "uid " + std::to_string(order.uid) + " has the workspace " +
+                                   other->second + " already");
+  return workspaces_->make(order.workspace, order.uid);
+}
+
+void Service::serve(std::uint64_t id, const Prepare& order, Descriptors descriptors) {
+  const Outcome<std::uint64_t> size = check_sealed(descriptors.front().get(), kLargestBody);
+  if (!size) return reply(id, size.error());
+  Outcome<OpenedWorkspace> made = make_workspace(order);
+  if (!made) return reply(id, made.error());
+  Job job;
+  job.uid = order.uid;
+  job.kept = {made->directory.get(), descriptors.front().get()};
+  job.work = [directory = job.kept[0], body = job.kept[1], bytes = *size] {
+    return fill_workspace(directory, body, bytes);
+  };
+  job.owned = std::move(descriptors);
+  job.owned.push_back(std::move(made->directory));
+  job.done = [this, id, name = order.workspace](Answer answer) {
+    changing_.erase(name);
+    if (answer.ok) {
+      const Json json{{"ok", {{"path", workspaces_->path_of(name)}}}};
+      return reply(id, json.dump(-1, ' ', false, Json::error_handler_t::replace));
+    }
+    // On any failure nothing is left; what went wrong is told when that is so.
+    Outcome<OpenedWorkspace> half = workspaces_->find(name);
+    const std::string why = answer.body;
+    if (!half ||
+        !remove_workspace(name, *std::move(half), [this, id, why](Answer) { reply(id, why); }))
+      reply(id, why);
+  };
+  changing_.insert(order.workspace);
+  if (pool_.privileged) workspace_of_[order.uid] = order.workspace;
+  if (jobs_.add(std::move(job))) return;
+  changing_.erase(order.workspace);
+  workspace_of_.erase(order.uid);
+  static_cast<void>(workspaces_->drop(order.workspace));
+  reply(id, Fault{Code::kBusy, "too many requests wait already", 0});
+}
+
+bool Service::remove_workspace(const std::string& name, OpenedWorkspace opened,
+                               std::function<void(Answer)> done) {
+  Job job;
+  job.uid = opened.owner;
+  job.kept = {opened.directory.get()};
+  job.work = [directory = job.kept[0]] { return empty_workspace(directory); };
+  job.owned.push_back(std::move(opened.directory));
+  job.done = [this, name, owner = opened.owner, done = std::move(done)](Answer answer) {
+    changing_.erase(name);
+    if (workspaces_->drop(name) == 0) {
+      workspace_of_.erase(owner);
+      answer = {R"({"ok":{"left":0}})", {}, true};
+    } else if (answer.ok && answer.body == R"({"ok":{"left":0}})") {
+      // Something has been made in it since.
+      answer.body = R"({"ok":{"left":1}})";
+    }
+    done(std::move(answer));
+  };
+  if (!jobs_.add(std::move(job))) return false;
+  changing_.insert(name);
+  return true;
+}
+
+void Service::serve(std::uint64_t id, const Remove& order, Descriptors) {
+  Outcome<OpenedWorkspace> opened = find_ready(order.workspace);
+  if (!opened && opened.error().code == Code::kNotFound)
+    return reply(id, std::string(R"({"ok":{"left":0}})"));
+  if (!opened) return reply(id, opened.error());
+  const auto answered = [this, id](Answer answer) { reply(id, std::move(answer.body)); };
+  if (!remove_workspace(order.workspace, *std::move(opened), answered))
+    reply(id, Fault{Code::kBusy, "too many requests wait already", 0});
+}
+
+void Service::serve(std::uint64_t id, const List& order, Descriptors) {
+  work_inside(id, order.workspace, {},
+              [order](int directory, uid_t owner) { return list_files(directory, owner, order); });
+}
+
+void Service::serve(std::uint64_t id, const Open& order, Descriptors) {
+  work_inside(id, order.workspace, {},
+              [order](int directory, uid_t owner) { return open_file(directory, owner, order); });
+}
+
+void Service::serve(std::uint64_t id, const Write& order, Descriptors descriptors) {
+  const int source = descriptors.front().get();
+  work_inside(id, order.workspace, std::move(descriptors),
+              [order, source](int directory, uid_t owner) {
+                return write_file(directory, owner, order, source);
+              });
+}
+
+void Service::serve(std::uint64_t id, const Delete& order, Descriptors) {
+  work_inside(id, order.workspace, {},
+              [order](int directory, uid_t) { return delete_file(directory, order); });
+}
+
+void Service::serve(std::uint64_t id, const Sweep& order, Descriptors) {
+  if (!pool_.holds(order.uid)) return reply(id, not_in_pool(order.uid));
+  Job job;
+  job.uid = order.uid;
+  job.work = [uid = order.uid, service = getpid(), off = settings_.sandbox == "off",
+              shared = !pool_.privileged,
+              spared = jobs_.processes()] { return sweep(uid, service, off, shared, spared); };
+  add_job(id, std::move(job));
+}
+
+Outcome<Finding> Service::run_selftest() const {
+  using launcher::NotInForce;
+  launcher::SelftestReport report;
+  auto policy = launcher::session_policy(settings_.policy, settings_);
+  if (!policy) return refuse(Code::kRefused, policy.error().front().text());
+  const Result<launcher::SessionSetting> setting =
+      launcher::session_setting(*std::move(policy), settings_, std::nullopt);
+  if (!setting) return tl::unexpected<Fault>(fault_of(setting.error()));
+  report = launcher::selftest(*setting);
+  Json missing = Json::array();
+  for (const NotInForce& item : report.controls.missing)
+    missing.push_back({{"control", item.control}, {"what", item.what}, {"remedy", item.remedy}});
+  // Bounded like every message.
+  while (missing.size() > 64) missing.erase(missing.size() - 1);
+  return Finding{
+      Json{{"ok", report.ok()}, {"missing", std::move(missing)}, {"sandbox", settings_.sandbox}}
+          .dump(-1, ' ', false, Json::error_handler_t::replace),
+      {}};
+}
+
+void Service::serve(std::uint64_t id, const Selftest&, Descriptors) {
+  if (settings_.sandbox == "off") {
+    const Json json{
+        {"ok",
+         {{"ok", false},
+          {"missing",
+           {{{"control", "sandbox"},
+             {"what", "off by " + settings_.origin("sandbox") + ", so sessions run UNSANDBOXED"},
+             {"remedy", "remove it"}}}},
+          {"sandbox", "off"}}}};
+    return reply(id, json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  }
+  Job job;
+  job.work = [this] { return run_selftest(); };
+  job.limit = std::chrono::seconds(60);
+  add_job(id, std::move(job));
+}
+
+}  // namespace belljar::service

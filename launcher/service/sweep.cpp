@@ -1,0 +1,130 @@
+#include "launcher/service/sweep.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/nsfs.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <thread>
+
+#include "launcher/sys/proc.hpp"
+#include "launcher/sys/raw.hpp"
+#include "launcher/sys/read_file.hpp"
+
+namespace belljar::service {
+namespace {
+
+using sys::UniqueFd;
+
+struct Seen {
+  pid_t parent = 0;
+  char state = 0;
+  bool has_uid = false;
+  std::size_t nesting = 0;  ///< In how many pid namespaces it has a number.
+};
+
+/// The rest of the line that begins with `key` in a /proc/PID/status.
+std::string field(const std::string& status, const std::string& key) {
+  const std::size_t at = status.find("\n" + key + ":");
+  if (at == std::string::npos) return {};
+  const std::size_t from = at + key.size() + 2;
+  return status.substr(from, status.find('\n', from) - from);
+}
+
+std::vector<std::uint64_t> numbers(const std::string& text) {
+  std::istringstream words(text);
+  std::vector<std::uint64_t> found;
+  for (std::uint64_t number = 0; words >> number;) found.push_back(number);
+  return found;
+}
+
+std::map<pid_t, Seen> processes(uid_t uid) {
+  std::map<pid_t, Seen> found;
+  const std::unique_ptr<DIR, int (*)(DIR*)> list(
+      fdopendir(openat(sys::proc_directory(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+      [](DIR* open) { return open == nullptr ? 0 : closedir(open); });
+  while (const dirent* entry = list ? readdir(list.get()) : nullptr) {
+    const pid_t pid = std::atoi(static_cast<const char*>(entry->d_name));
+    if (pid <= 0) continue;
+    const std::string status =
+        sys::read_file(sys::proc_directory(), std::to_string(pid) + "/status");
+    const std::vector<std::uint64_t> uids = numbers(field(status, "Uid"));
+    const std::vector<std::uint64_t> parent = numbers(field(status, "PPid"));
+    const std::string state = field(status, "State");
+    if (uids.empty() || parent.empty() || state.size() < 2) continue;
+    found[pid] = {static_cast<pid_t>(parent.front()), state[1],
+                  std::find(uids.begin(), uids.end(), uid) != uids.end(),
+                  numbers(field(status, "NSpid")).size()};
+  }
+  return found;
+}
+
+bool descends(const std::map<pid_t, Seen>& all, pid_t pid, pid_t from) {
+  for (std::size_t steps = 0; steps <= all.size(); ++steps) {
+    const auto found = all.find(pid);
+    if (found == all.end()) return false;
+    if (found->second.parent == from) return true;
+    pid = found->second.parent;
+  }
+  return false;
+}
+
+/// Whether its user namespace is not ours, and belongs to `uid`. `known` decides where the kernel
+/// does not let us look: init is not dumpable.
+bool is_in_our_making(pid_t pid, uid_t uid, bool known) {
+  const std::string path = std::to_string(pid) + "/ns/user";
+  const UniqueFd space(openat(sys::proc_directory(), path.c_str(), O_RDONLY | O_CLOEXEC));
+  const UniqueFd own(openat(sys::proc_directory(), "self/ns/user", O_RDONLY | O_CLOEXEC));
+  struct stat its {
+  }, ours{};
+  if (!space.valid() || !own.valid() || fstat(space.get(), &its) != 0 ||
+      fstat(own.get(), &ours) != 0)
+    return known;
+  if (its.st_ino == ours.st_ino) return false;
+  uid_t owner = 0;
+  return ioctl(space.get(), NS_GET_OWNER_UID, &owner) == 0 && owner == uid;
+}
+
+}  // namespace
+
+Outcome<Finding> sweep(uid_t uid, pid_t service, bool unsandboxed, bool shared_uid,
+                       const std::vector<pid_t>& spared) {
+  std::uint64_t left = 0;
+  // A process that is being killed takes a moment; what it has forked before is found next time.
+  for (int tries = 0; tries < 50; ++tries) {
+    left = 0;
+    std::uint64_t killed = 0;
+    const std::map<pid_t, Seen> all = processes(uid);
+    const auto self = all.find(getpid());
+    const std::size_t depth = self == all.end() ? 1 : self->second.nesting;
+    for (const auto& [pid, seen] : all) {
+      const bool own = pid == getpid() || pid == service ||
+                       std::find(spared.begin(), spared.end(), pid) != spared.end();
+      if (own || !seen.has_uid || seen.state == 'Z' || seen.state == 'X') continue;
+      // Held by its descriptor before it is looked at, so that the number cannot pass on.
+      const UniqueFd held(static_cast<int>(sys::raw(SYS_pidfd_open, pid, 0U)));
+      const bool below = descends(all, pid, service);
+      const bool ours = unsandboxed ? below
+                                    : is_in_our_making(pid, uid, below && seen.nesting > depth) &&
+                                          (below || !shared_uid);
+      if (!ours && shared_uid) continue;  // The person's own.
+      ++left;
+      if (!ours || !held.valid()) continue;
+      if (sys::raw(SYS_pidfd_send_signal, held.get(), SIGKILL, nullptr, 0U) >= 0) ++killed;
+    }
+    if (killed == 0) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return Finding{"{\"left\":" + std::to_string(left) + "}", {}};
+}
+
+}  // namespace belljar::service
