@@ -1,0 +1,76 @@
+#include "supervisor/failure.hpp"
+
+#include <cstring>
+
+namespace belljar::supervisor {
+
+std::string_view code_name(Code code) {
+  switch (code) {
+    case Code::kInvalid:
+      return "invalid";
+    case Code::kBeyondMaximum:
+      return "beyond_maximum";
+    case Code::kExists:
+      return "exists";
+    case Code::kNotFound:
+      return "not_found";
+    case Code::kConflict:
+      return "conflict";
+    case Code::kEnded:
+      return "ended";
+    case Code::kPrecondition:
+      return "precondition";
+    case Code::kCapacity:
+      return "capacity";
+    case Code::kQuota:
+      return "quota";
+    case Code::kBusy:
+      return "busy";
+    case Code::kDraining:
+      return "draining";
+    case Code::kUnavailable:
+      return "unavailable";
+    case Code::kSandbox:
+      return "sandbox";
+    case Code::kRefused:
+      return "refused";
+    case Code::kDenied:
+      return "denied";
+    case Code::kTooLarge:
+      return "too_large";
+    case Code::kNoSpace:
+      return "no_space";
+    case Code::kTimeout:
+      return "timeout";
+    case Code::kPortClosed:
+      return "port_closed";
+    case Code::kLost:
+      return "lost";
+    case Code::kSystem:
+      return "system";
+  }
+  return "system";
+}
+
+tl::unexpected<Failure> refuse(Code code, std::string what, std::string remedy) {
+  const bool system = code == Code::kSystem;
+  Failure failure;
+  failure.code = code;
+  failure.error.kind = system ? ErrorKind::kSystem
+                       : code == Code::kInvalid || code == Code::kBeyondMaximum
+                           ? ErrorKind::kInvalid
+                           : ErrorKind::kUnavailable;
+  failure.error.what = std::move(what);
+  failure.error.remedy = std::move(remedy);
+  return tl::unexpected<Failure>(std::move(failure));
+}
+
+tl::unexpected<Failure> sys_refusal(int sys_errno, std::string what) {
+  Failure failure;
+  failure.code = sys_errno == ENOSPC || sys_errno == EDQUOT ? Code::kNoSpace : Code::kSystem;
+  failure.error.sys_errno = sys_errno;
+  failure.error.what = std::move(what) + ": " + std::strerror(sys_errno);
+  return tl::unexpected<Failure>(std::move(failure));
+}
+
+}  // namespace belljar::supervisor
