@@ -5,8 +5,8 @@ _belljar_options_explain="-h --help -p --policy -v --volume -e --env -w --workdi
 _belljar_options_run="$_belljar_options_explain --record --status-fd --explain-denials"
 _belljar_options_explain+=" --can --exposure --json"
 _belljar_options_daemon="--config --listen --token-file --sessions-root --workspace-root --uid-base --max-sessions --user
-  --policy-dir --session-policy --simulator --sandbox --port-base --session-ttl --rlimit-as
-  --rlimit-cpu --rlimit-fsize --rlimit-nproc --rlimit-nofile"
+  --policy-dir --session-policy --simulator --sandbox --port-base --session-ttl --agent-command
+  --term-grace --drain-timeout --log --audit --rlimit-as --rlimit-cpu --rlimit-fsize --rlimit-nproc --rlimit-nofile"
 _belljar_options_selftest="-h --help -p --policy --uid --json -v --verbose $_belljar_options_daemon"
 _belljar_options_doctor="-h --help -p --policy --json --fix-script $_belljar_options_daemon"
 _belljar_options_test="-h --help -p --policy --workspace --set --var --json"
@@ -23,9 +23,10 @@ _belljar_value() {
       compgen -d -- "$2"
       ;;
     -v | --volume | --record) compgen -f -- "$2" ;;
-    --config | --token-file) compgen -f -- "$2" ;;
+    --config | --token-file | --audit) compgen -f -- "$2" ;;
     --sessions-root | --workspace-root | --policy-dir) compgen -d -- "$2" ;;
     --sandbox) compgen -W "auto off" -- "$2" ;;
+    --log) compgen -W "text json" -- "$2" ;;
     -w | --workdir | --workspace) compgen -d -- "$2" ;;
     -e | --env) compgen -e -- "$2" ;;
     --network) compgen -W "none shared" -- "$2" ;;
@@ -36,7 +37,7 @@ _belljar_value() {
       ;;
     --can) compgen -W "read:/ write:/ exec:/ connect:" -- "$2" ;;
     --status-fd | --var | --uid | --uid-base | --max-sessions | --port-base | --listen | --user | \
-      --session-ttl | --rlimit-*) ;;
+      --session-ttl | --agent-command | --term-grace | --drain-timeout | --rlimit-*) ;;
     *) return 1 ;;
   esac
   return 0

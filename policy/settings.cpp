@@ -54,6 +54,18 @@ constexpr SettingRow kRows[] = {
     {"session_ttl", "--session-ttl", "BELLJAR_SESSION_TTL", Form::kDuration, &Settings::session_ttl,
      "How old a session may become", "AGENT_SIMULATOR_SESSION_LIFETIME_SECONDS",
      SimulatorUnit::kSeconds, 1},
+    {"agent_command", "--agent-command", "BELLJAR_AGENT_COMMAND", Form::kText,
+     &Settings::agent_command, "What the agent simulator runs in each session: words, no quoting",
+     "AGENT_SIMULATOR_COMMAND"},
+    {"term_grace", "--term-grace", "BELLJAR_TERM_GRACE", Form::kDuration, &Settings::term_grace,
+     "Between asking a session to end and ending it; at most 4s",
+     "AGENT_SIMULATOR_TERM_GRACE_SECONDS", SimulatorUnit::kSeconds, 0, 4000},
+    {"drain_timeout", "--drain-timeout", "BELLJAR_DRAIN_TIMEOUT", Form::kDuration,
+     &Settings::drain_timeout, "How long sessions may go on when the daemon is asked to end"},
+    {"log", "--log", "BELLJAR_LOG", Form::kLog, &Settings::log,
+     "text, or json: how each line of the log is written"},
+    {"audit", "--audit", "BELLJAR_AUDIT", Form::kPath, &Settings::audit,
+     "A file that gets a line of JSON for each creation, end and refusal"},
     {"rlimit_as", "--rlimit-as", "BELLJAR_RLIMIT_AS", Form::kSize, &Settings::rlimit_as,
      "Address space of a process", "AGENT_SIMULATOR_RLIMIT_AS_GB", SimulatorUnit::kGibibytes, 1},
     {"rlimit_cpu", "--rlimit-cpu", "BELLJAR_RLIMIT_CPU", Form::kDuration, &Settings::rlimit_cpu,
@@ -70,7 +82,8 @@ constexpr SettingRow kRows[] = {
 };
 
 /// Variables with our prefix that are no settings of the daemon.
-constexpr std::array<std::string_view, 2> kOtherVariables = {"BELLJAR_CONFIG", "BELLJAR_BACK_END"};
+constexpr std::array<std::string_view, 3> kOtherVariables = {"BELLJAR_CONFIG", "BELLJAR_BACK_END",
+                                                             "BELLJAR_LAUNCHER"};
 
 /// What the simulator's backend and its compose file read, and the service never did.
 constexpr std::array<std::string_view, 11> kBackendVariables = {
@@ -143,6 +156,8 @@ Parsed<std::string> parse_text(Form form, std::string text) {
     return tl::unexpected("expected unix:/PATH or tcp:ADDRESS:PORT, got " + in_quotes(text));
   if (form == Form::kSandbox && text != "auto" && text != "off")
     return tl::unexpected("expected \"auto\" or \"off\", got " + in_quotes(text));
+  if (form == Form::kLog && text != "text" && text != "json")
+    return tl::unexpected("expected \"text\" or \"json\", got " + in_quotes(text));
   return text;
 }
 
@@ -156,6 +171,9 @@ Parsed<milliseconds> parse_time(const SettingRow& row, std::string_view text) {
   Parsed<milliseconds> time = parse_duration(text);
   if (time && time->count() < static_cast<std::int64_t>(row.least))
     return tl::unexpected("expected at least " + std::to_string(row.least) + "ms, got " +
+                          in_quotes(text));
+  if (time && static_cast<std::uint64_t>(time->count()) > row.most)
+    return tl::unexpected("expected at most " + std::to_string(row.most) + "ms, got " +
                           in_quotes(text));
   return time;
 }

@@ -33,6 +33,10 @@ struct Settings {
   std::string sandbox = "auto";  ///< Or "off".
   std::uint64_t port_base = 7700;
   std::optional<std::chrono::milliseconds> session_ttl;
+  std::string agent_command = "python agent.py";  ///< Words apart by blanks.
+  std::optional<std::chrono::milliseconds> term_grace, drain_timeout;
+  std::string log = "text";  ///< Or "json".
+  std::string audit;         ///< A file; empty: none.
   /// Limits over those of the policy; bytes, seconds, or a count.
   std::optional<std::uint64_t> rlimit_as, rlimit_fsize, rlimit_nproc, rlimit_nofile;
   std::optional<std::chrono::milliseconds> rlimit_cpu;
@@ -57,7 +61,7 @@ struct SettingRow {
       std::variant<std::string Settings::*, std::vector<std::string> Settings::*, bool Settings::*,
                    std::uint64_t Settings::*, std::optional<std::uint64_t> Settings::*,
                    std::optional<std::chrono::milliseconds> Settings::*>;
-  enum class Form { kText, kPath, kAddress, kCount, kSize, kDuration, kSwitch, kSandbox };
+  enum class Form { kText, kPath, kAddress, kCount, kSize, kDuration, kSwitch, kSandbox, kLog };
   std::string_view name;      ///< "uid_base"; empty: not in the file.
   std::string_view flag;      ///< "--uid-base"; empty: none.
   std::string_view variable;  ///< "BELLJAR_UID_BASE"
@@ -66,7 +70,7 @@ struct SettingRow {
   std::string_view description;
   std::string_view simulator = {};  ///< "AGENT_SIMULATOR_SESSION_UID_BASE", read with `simulator`.
   SimulatorUnit unit = SimulatorUnit::kNone;
-  std::uint64_t least = 0, most = UINT64_MAX;  ///< Of numbers.
+  std::uint64_t least = 0, most = UINT64_MAX;  ///< Of numbers, and of durations in milliseconds.
 };
 
 [[nodiscard]] std::span<const SettingRow> setting_rows();

@@ -148,11 +148,15 @@ TEST_CASE("the agent simulator has its own defaults and variables, without units
                          {"AGENT_SIMULATOR_RLIMIT_NPROC", "32"},
                          {"AGENT_SIMULATOR_RLIMIT_NOFILE", ""},
                          {"AGENT_SIMULATOR_API_TOKEN", "t"},
+                         {"AGENT_SIMULATOR_COMMAND", "python3 -u agent.py"},
+                         {"AGENT_SIMULATOR_TERM_GRACE_SECONDS", "3"},
                          {"AGENT_SIMULATOR_URL", "http://elsewhere"}};
   settings = load(sources);
   CHECK(settings.self_test_uid() == 21009);
   CHECK(settings.session_ttl == std::chrono::seconds(60));
   CHECK(settings.token == "t");
+  CHECK(settings.agent_command == "python3 -u agent.py");
+  CHECK(settings.term_grace == std::chrono::seconds(3));
   CHECK(settings.limits() ==
         std::vector<std::pair<std::string, std::string>>{{"limits.rlimits.as", "2147483648B"},
                                                          {"limits.rlimits.cpu", "30000ms"},
