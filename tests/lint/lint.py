@@ -56,7 +56,7 @@ def includes_point_downwards() -> list[str]:
 
 def unit_tests_use_their_own_room() -> list[str]:
     wrong = []
-    for room in ("policy", "launcher", "supervisor"):
+    for room in ("policy", "launcher", "supervisor", "api"):
         for path in sources(f"tests/unit/{room}"):
             for line in path.read_text().splitlines():
                 match = re.match(r'#include "([^"/]+)/', line)

@@ -1,0 +1,225 @@
+#include "api/simulator/agent_config.hpp"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace belljar::api {
+namespace {
+
+using policy::Parsed;
+
+// Aliases make a short text a huge tree.
+constexpr std::size_t kMostNodes = 100000;
+constexpr int kMostDepth = 64;
+constexpr std::string_view kHidden = "[hidden]", kCore = "tag:yaml.org,2002:";
+
+/// yaml-cpp reports by exceptions, which end here.
+template <class Function>
+auto guarded(Function function) -> decltype(function()) {
+  try {
+    return function();
+  } catch (const YAML::Exception& exception) {
+    return tl::unexpected("config_yaml is not valid YAML: line " +
+                          std::to_string(exception.mark.line + 1));
+  }
+}
+
+/// A document as a value of its own: the library's nodes are references to each other.
+struct Tree {
+  enum class Kind { kNull, kScalar, kSequence, kMap };
+  Kind kind = Kind::kNull;
+  std::string tag, scalar;
+  std::vector<Tree> elements;                  ///< kSequence.
+  std::vector<std::pair<Tree, Tree>> members;  ///< kMap.
+};
+
+/// Copies a document, aliases written out.
+class Copier {
+ public:
+  Parsed<Tree> copy(const YAML::Node& root) {
+    Tree tree = copy(root, 0);
+    if (wrong_) return tl::unexpected<std::string>(wrong_);
+    return tree;
+  }
+
+ private:
+  Tree copy(const YAML::Node& node, int depth) {
+    Tree tree;
+    if (++nodes_ > kMostNodes || depth > kMostDepth) wrong_ = "config_yaml is too large";
+    if (wrong_ != nullptr || !node.IsDefined() || node.IsNull()) return tree;
+    tree.tag = node.Tag();
+    if (!is_known(tree.tag)) wrong_ = "config_yaml is not valid YAML: an unknown tag";
+    if (node.IsMap()) {
+      tree.kind = Tree::Kind::kMap;
+      for (const auto& entry : node)
+        tree.members.emplace_back(copy(entry.first, depth + 1), copy(entry.second, depth + 1));
+    } else if (node.IsSequence()) {
+      tree.kind = Tree::Kind::kSequence;
+      for (const YAML::Node& element : node) tree.elements.push_back(copy(element, depth + 1));
+    } else {
+      tree.kind = Tree::Kind::kScalar;
+      tree.scalar = node.Scalar();
+    }
+    return tree;
+  }
+
+  /// What a safe reader takes.
+  static bool is_known(std::string_view tag) {
+    return tag.empty() || tag == "?" || tag == "!" ||
+           (tag.starts_with(kCore) && tag.find("python") == std::string_view::npos);
+  }
+
+  std::size_t nodes_ = 0;
+  const char* wrong_ = nullptr;
+};
+
+Parsed<Tree> load(std::string_view text) {
+  // The library recurses, and brackets are what makes it do so cheaply.
+  if (std::count_if(text.begin(), text.end(), [](char c) { return c == '[' || c == '{'; }) > 2000)
+    return tl::unexpected<std::string>("config_yaml is not valid YAML: too many brackets");
+  return guarded([text]() -> Parsed<Tree> {
+    const std::vector<YAML::Node> documents = YAML::LoadAll(std::string(text));
+    if (documents.size() > 1)
+      return tl::unexpected<std::string>("config_yaml is not valid YAML: more than one document");
+    Parsed<Tree> root = documents.empty() ? Tree() : Copier().copy(documents[0]);
+    if (!root) return root;
+    if (root->kind == Tree::Kind::kNull) root->kind = Tree::Kind::kMap;
+    if (root->kind != Tree::Kind::kMap)
+      return tl::unexpected<std::string>("config_yaml must be a mapping");
+    return root;
+  });
+}
+
+bool names_secret(std::string key) {
+  std::transform(key.begin(), key.end(), key.begin(), [](char c) {
+    return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  });
+  for (const char* word : {"KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL"})
+    if (key.find(word) != std::string::npos) return true;
+  return false;
+}
+
+/// Writes a tree out so that a reader resolves every scalar as it stood: the library's own writer
+/// of nodes forgets which were quoted, and the string "123" would come back as a number.
+class Writer {
+ public:
+  enum class Secrets { kKeep, kHide };
+  explicit Writer(Secrets secrets) : secrets_(secrets) {}
+
+  std::string write(const Tree& root) {
+    put(root, false);
+    return std::string(out_.c_str(), out_.size()) + '\n';
+  }
+
+ private:
+  void put(const Tree& tree, bool hide) {
+    switch (tree.kind) {
+      case Tree::Kind::kNull:
+        out_ << YAML::Null;
+        break;
+      case Tree::Kind::kScalar:
+        put_scalar(tree, hide);
+        break;
+      case Tree::Kind::kSequence:
+        out_ << YAML::BeginSeq;
+        for (const Tree& element : tree.elements) put(element, hide);
+        out_ << YAML::EndSeq;
+        break;
+      case Tree::Kind::kMap:
+        out_ << YAML::BeginMap;
+        for (const auto& [key, value] : tree.members) {
+          out_ << YAML::Key;
+          put(key, false);
+          out_ << YAML::Value;
+          put(value, hide || (secrets_ == Secrets::kHide && names_secret(key.scalar)));
+        }
+        out_ << YAML::EndMap;
+        break;
+    }
+  }
+
+  void put_scalar(const Tree& tree, bool hide) {
+    if (hide && !tree.scalar.empty())
+      out_ << YAML::DoubleQuoted << std::string(kHidden);
+    else if (tree.tag == "!" || tree.tag == std::string(kCore) + "str")
+      out_ << YAML::DoubleQuoted << tree.scalar;
+    else if (tree.tag.empty() || tree.tag == "?")
+      out_ << tree.scalar;
+    else
+      out_ << YAML::VerbatimTag(tree.tag) << tree.scalar;
+  }
+
+  Secrets secrets_;
+  YAML::Emitter out_;
+};
+
+Tree scalar(std::string text, const char* tag) {
+  Tree tree;
+  tree.kind = Tree::Kind::kScalar;
+  tree.scalar = std::move(text);
+  tree.tag = tag;
+  return tree;
+}
+
+/// The only member of that name: of several the last one counts, as for the agent's own reader.
+Tree& member(Tree& map, const std::string& key) {
+  std::optional<Tree> last;
+  const auto is_it = [&key](const auto& entry) {
+    return entry.first.kind == Tree::Kind::kScalar && entry.first.scalar == key;
+  };
+  for (auto& entry : map.members)
+    if (is_it(entry)) last = std::move(entry.second);
+  std::erase_if(map.members, is_it);
+  if (!last) last.emplace().kind = Tree::Kind::kMap;
+  return map.members.emplace_back(scalar(key, "?"), std::move(*last)).second;
+}
+
+/// The mapping at a path, made where there is none; null where something else stands there.
+Parsed<Tree*> section(Tree& root, std::initializer_list<const char*> path) {
+  Tree* at = &root;
+  for (const char* key : path) {
+    at = &member(*at, key);
+    if (at->kind != Tree::Kind::kMap)
+      return tl::unexpected("config_yaml: " + std::string(key) + " must be a mapping");
+  }
+  return at;
+}
+
+struct CredentialPlace {
+  const char *variable, *service, *key;
+};
+constexpr CredentialPlace kPlaces[] = {{"OPENAI_API_KEY", "openai", "api_key"},
+                                       {"HUGGINGFACEHUB_API_TOKEN", "huggingface", "token"},
+                                       {"REPLICATE_API_TOKEN", "replicate", "api_key"}};
+
+}  // namespace
+
+Parsed<std::string> agent_config(std::string_view yaml, std::uint16_t port,
+                                 const std::map<std::string, std::string>& credentials) {
+  Parsed<Tree> root = load(yaml);
+  if (!root) return tl::unexpected(root.error());
+  const Parsed<Tree*> server = section(*root, {"platforms", "websocket"});
+  if (!server) return tl::unexpected(server.error());
+  member(**server, "host") = scalar("127.0.0.1", "?");
+  member(**server, "port") = scalar(std::to_string(port), "?");
+  for (const CredentialPlace& place : kPlaces) {
+    const auto credential = credentials.find(place.variable);
+    if (credential == credentials.end()) continue;
+    const Parsed<Tree*> service = section(*root, {"nlp", place.service});
+    if (!service) return tl::unexpected(service.error());
+    member(**service, place.key) = scalar(credential->second, "!");
+  }
+  return Writer(Writer::Secrets::kKeep).write(*root);
+}
+
+std::string without_secrets(std::string_view yaml) {
+  const Parsed<Tree> root = load(yaml);
+  if (!root) return "[Not shown: it is no YAML mapping, and could hold credentials]\n";
+  return Writer(Writer::Secrets::kHide).write(*root);
+}
+
+}  // namespace belljar::api
