@@ -233,6 +233,7 @@ struct Lower {
   std::optional<Op> operator()(const PivotRoot&) const { return op(OpCode::kPivotRoot); }
   std::optional<Op> operator()(const OpenTerminal& a) const {
     Op made = op(OpCode::kOpenTerminal);
+    made.a = a.further;
     if (a.settings) made.s0 = builder.array(&*a.settings, 1);
     made.s1 = builder.array(&a.size, 1);
     return made;
@@ -275,14 +276,17 @@ struct Lower {
   }
   std::optional<Op> operator()(const CheckInit& a) const {
     Op made = op(OpCode::kCheckInit);
+    made.s0 = a.further;
     made.a = a.uid;
     made.b = a.gid;
     made.c = a.capabilities;
     return made;
   }
   std::optional<Op> operator()(const ForgetLauncher&) const { return op(OpCode::kForgetLauncher); }
+  std::optional<Op> operator()(const TakeStreams&) const { return op(OpCode::kTakeStreams); }
   std::optional<Op> operator()(const NewProcessGroup& a) const {
     Op made = op(OpCode::kNewProcessGroup);
+    made.b = a.own_session;
     for (int fd : a.terminal) made.a |= std::uint64_t{1} << fd;
     return made;
   }
@@ -343,6 +347,7 @@ struct Lower {
     made.a = a.candidates.size();
     return made;
   }
+  std::optional<Op> operator()(const StandBy&) const { return op(OpCode::kStandBy); }
 };
 
 }  // namespace
@@ -390,6 +395,7 @@ std::vector<std::byte> compile(const Plan& plan, const Surroundings& surrounding
       image.namespaces_step = static_cast<std::uint32_t>(i);
       image.namespace_flags = create->flags;
     }
+    if (std::holds_alternative<StandBy>(step.action)) image.stands_by = 1;
     std::optional<Op> made = std::visit(Lower{builder, plan, surroundings}, step.action);
     if (!made) continue;
     if (step.side == Side::kInit) image.payload_op = static_cast<std::uint32_t>(ops.size()) + 1;

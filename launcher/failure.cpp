@@ -253,7 +253,7 @@ SetupFailure describe_refusal(const Error& error, const policy::Policy& policy) 
 bool makes_sense(const Message& message, const Plan& plan) {
   constexpr int kMaxErrno = 4095;  // The kernel's.
   const auto steps = static_cast<std::int32_t>(plan.steps.size());
-  return message.kind <= MessageKind::kWhoseLink && message.detail <= Detail::kPlantedLink &&
+  return message.kind <= MessageKind::kConnected && message.detail <= Detail::kPlantedLink &&
          message.step >= -1 && message.step < steps && message.error >= 0 &&
          message.error <= kMaxErrno &&
          message.proc_mode <= static_cast<std::uint32_t>(ProcMode::kAbsent) &&

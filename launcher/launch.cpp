@@ -143,11 +143,13 @@ enum class Attempt { kDone, kUnavailable };
 
 class Launcher {
  public:
-  Launcher(const Plan& plan, const policy::Policy& policy, const Host& host, const Events& events)
+  Launcher(const Plan& plan, const policy::Policy& policy, const Host& host, const Events& events,
+           Attendant* attendant)
       : plan_(plan),
         policy_(policy),
         host_(host),
         events_(events),
+        attendant_(attendant),
         relay_(plan),
         meter_(plan),
         cpu_meter_(plan, cgroups_),
@@ -262,6 +264,14 @@ class Launcher {
     }
     control_ = UniqueFd(ends[0]);
     childs_end_ = UniqueFd(ends[1]);
+    // Who speaks is known by the number that the kernel gives: a keeper's own is another one
+    // inside.
+    const int on = 1;
+    if (attendant_ != nullptr &&
+        setsockopt(control_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) {
+      refuse({ErrorKind::kSystem, errno, "ask for the senders of messages", {}, {}});
+      return Attempt::kDone;
+    }
     arena->control = ends[1];
     arena->launchers_control = ends[0];
     arena->proc = sys::proc_directory();
@@ -468,13 +478,14 @@ class Launcher {
 
   Attempt watch() {
     for (;;) {
-      constexpr std::size_t kOwn = 5;
+      constexpr std::size_t kOwn = 6;
       std::array<pollfd, kOwn + OutputRelay::kPolls + TerminalRelay::kPollCount> ready = {
           {{control_.get(), POLLIN, 0},
            {signals_.get(), POLLIN, 0},
            {init_.get(), POLLIN, 0},
            {cgroups_.memory_event(), POLLIN, 0},
-           {denials_.descriptor(), POLLIN, 0}}};
+           {denials_.descriptor(), POLLIN, 0},
+           {started_ && attendant_ != nullptr ? attendant_->descriptor() : -1, POLLIN, 0}}};
       relay_.wait_for(ready.data() + kOwn);
       const auto relayed = std::span(ready).last<TerminalRelay::kPollCount>();
       std::ranges::copy(terminal_.wanted(), relayed.begin());
@@ -486,6 +497,8 @@ class Launcher {
       if (count < 0) return give_up("watch the sandbox", errno);
       if (started_ && meter_.work()) return end_with(Cause::kDisk);
       if (started_ && cpu_meter_.work()) return end_with(Cause::kCpuTime);
+      if (started_ && attendant_ != nullptr) attendant_->work();
+      if (const char* by = ended_by()) return end_for(by);
       if (count == 0) continue;
       // Messages first: a signal that comes after the command's start is the command's.
       bool heard = false;
@@ -495,6 +508,8 @@ class Launcher {
       }
       terminal_.move(relayed);
       if (ready[1].revents != 0) pass_signal_on();
+      if (ready[5].revents != 0) attendant_->serve();
+      if (const char* by = ended_by()) return end_for(by);
       if (ready[3].revents != 0 && memory_ran_out()) return end_with(Cause::kMemory);
       if (relay_.move(ready.data() + kOwn) || wrote_too_much()) return end_with(Cause::kOutput);
       if (!heard && ready[2].revents != 0) return ended_silently();
@@ -502,6 +517,20 @@ class Launcher {
       if (ready[4].revents != 0)
         return give_up("explain what is refused: who listened has ended", EPIPE);
     }
+  }
+
+  [[nodiscard]] const char* ended_by() const {
+    return attendant_ == nullptr ? nullptr : attendant_->ended_by();
+  }
+
+  Attempt end_for(const char* by) {
+    kill_sandbox();
+    finish();
+    pass_last_words_on();
+    record_.cause = Cause::kKilled;
+    record_.killed_by = by;
+    record_.signal = SIGKILL;
+    return Attempt::kDone;
   }
 
   /// Through pipes and terminal together.
@@ -513,7 +542,7 @@ class Launcher {
   /// The deadline that is in force now; none when the command may run for ever.
   [[nodiscard]] std::optional<Clock::time_point> end_time() const {
     if (!started_) return cloned_at_ + kSetupDeadline;
-    if (!policy_.limits.wall_time) return std::nullopt;
+    if (!policy_.limits.wall_time || step_of<StandBy>() >= 0) return std::nullopt;
     return started_at_ + *policy_.limits.wall_time;
   }
 
@@ -525,7 +554,8 @@ class Launcher {
 
   /// How long there is nothing to do by the clock.
   [[nodiscard]] std::optional<timespec> time_until(std::optional<Clock::time_point> end) const {
-    for (const auto work : {meter_.next(), cpu_meter_.next()})
+    const auto attendants = attendant_ != nullptr ? attendant_->next() : std::nullopt;
+    for (const auto work : {meter_.next(), cpu_meter_.next(), attendants})
       if (started_ && work) end = end ? std::min(*end, *work) : work;
     if (!end) return std::nullopt;
     const auto left = std::max(*end - Clock::now(), Clock::duration::zero());
@@ -623,7 +653,7 @@ class Launcher {
 
   void pass_signal_on() {
     signalfd_siginfo info{};
-    if (read(signals_.get(), &info, sizeof info) != sizeof info) return;
+    if (read(signals_.get(), &info, sizeof info) != sizeof info || attendant_ != nullptr) return;
     const int number = static_cast<int>(info.ssi_signo);
     passed_on_ |= std::uint64_t{1} << number;
     if (!started_) {
@@ -675,34 +705,43 @@ class Launcher {
     return poll(&ready, 1, 0) == 1;
   }
 
-  /// As recv. Descriptors that come along are the terminal's two, the filter's listener, or a link
-  /// that is asked about.
-  ssize_t receive(Message& message) {
-    alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int))> room;
-    iovec part{&message, sizeof message};
+  /// As recv, with what came along.
+  ssize_t receive(Heard& heard) {
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(2 * sizeof(int)) + CMSG_SPACE(sizeof(ucred))> room;
+    iovec part{&heard.message, sizeof heard.message};
     msghdr envelope{};
     envelope.msg_iov = &part;
     envelope.msg_iovlen = 1;
     envelope.msg_control = room.data();
     envelope.msg_controllen = room.size();
     const ssize_t got = recvmsg(control_.get(), &envelope, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    const cmsghdr* beside = got < 0 ? nullptr : CMSG_FIRSTHDR(&envelope);
-    if (beside == nullptr || beside->cmsg_type != SCM_RIGHTS) return got;
-    std::array<int, 2> ends{};
-    if (beside->cmsg_len == CMSG_LEN(sizeof(int))) {
-      std::memcpy(ends.data(), CMSG_DATA(beside), sizeof(int));
-      // At once, and before it is known which process init is: the child waits for an answer.
-      take(UniqueFd(ends[0]), message.kind);
-      return got;
+    if (got < 0) return got;
+    for (cmsghdr* beside = CMSG_FIRSTHDR(&envelope); beside != nullptr;
+         beside = CMSG_NXTHDR(&envelope, beside)) {
+      if (beside->cmsg_type == SCM_CREDENTIALS) {
+        ucred sender{};
+        std::memcpy(&sender, CMSG_DATA(beside), sizeof sender);
+        heard.sender = sender.pid;
+      } else if (beside->cmsg_type == SCM_RIGHTS) {
+        std::array<int, 2> ends = {-1, -1};
+        std::memcpy(ends.data(), CMSG_DATA(beside),
+                    std::min<std::size_t>(beside->cmsg_len - CMSG_LEN(0), sizeof ends));
+        heard.beside = {UniqueFd(ends[0]), UniqueFd(ends[1])};
+      }
     }
-    if (beside->cmsg_len != CMSG_LEN(sizeof ends)) return got;
-    std::memcpy(ends.data(), CMSG_DATA(beside), sizeof ends);
+    return got;
+  }
+
+  /// What came for the plan's own command: its terminal's two ends, its filter's listener, or a
+  /// link that is asked about.
+  void take(std::array<UniqueFd, 2>& beside, MessageKind kind) {
+    if (!beside[0].valid()) return;
+    // At once, and before it is known which process init is: the child waits for an answer.
+    if (!beside[1].valid()) return take(std::move(beside[0]), kind);
     const int step = step_of<OpenTerminal>();
-    UniqueFd master(ends[0]), slave(ends[1]);
     if (step >= 0)
       terminal_.start(std::get<OpenTerminal>(plan_.steps[static_cast<std::size_t>(step)].action),
-                      policy_.limits.output, std::move(master), std::move(slave));
-    return got;
+                      policy_.limits.output, std::move(beside[0]), std::move(beside[1]));
   }
 
   void take(UniqueFd descriptor, MessageKind kind) {
@@ -720,12 +759,18 @@ class Launcher {
 
   /// One message of the child. A value when the attempt is over.
   std::optional<Attempt> hear() {
-    Message message;
-    ssize_t got = receive(message);
+    Heard heard;
+    Message& message = heard.message;
+    ssize_t got = receive(heard);
     // Init ended with a signal of ours unread; what it said before is still queued behind this
     // error.
-    if (got < 0 && errno == ECONNRESET) got = receive(message);
+    if (got < 0 && errno == ECONNRESET) got = receive(heard);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return std::nullopt;
+    if (got == sizeof message && message.process != 0 && attendant_ != nullptr) {
+      attendant_->hear(std::move(heard));
+      return std::nullopt;
+    }
+    take(heard.beside, message.kind);
     if (own_failure_) return cannot_act();
     if (got != sizeof message || !makes_sense(message, plan_)) return end_of_file();
     // Init may speak before the helper has said which process it is.
@@ -783,8 +828,13 @@ class Launcher {
         return std::nullopt;
       case MessageKind::kEnded:
         return ended(message);
+      case MessageKind::kExecuted:
+      case MessageKind::kKeeperEnded:
+      case MessageKind::kConnected:
       case MessageKind::kGo:
       case MessageKind::kSignal:
+      case MessageKind::kExec:
+      case MessageKind::kConnect:
         break;
     }
     return ended_silently();
@@ -838,6 +888,9 @@ class Launcher {
     record_.setup_time = since(cloned_at_);
     note_proc_mode(static_cast<ProcMode>(message.proc_mode));
     if (events_.started) events_.started(init_pid_);
+    if (attendant_ != nullptr)
+      attendant_->begin({control_.get(), init_pid_, record_.back_end, record_.degraded,
+                         record_.setup_time, [this] { return terminal_.master(); }});
     if (events_.armed) events_.armed(time_given());
   }
 
@@ -893,7 +946,7 @@ class Launcher {
       record_.exit_code = WEXITSTATUS(message.status);
     } else {
       record_.signal = WTERMSIG(message.status);
-      record_.cause = cause_of_signal(message);
+      record_.cause = cause_of_this_signal(message);
     }
     note_output();
     const bool succeeded = WIFEXITED(message.status) && WEXITSTATUS(message.status) == 0;
@@ -927,21 +980,11 @@ class Launcher {
     record_.limits.emplace_back("output");
   }
 
-  [[nodiscard]] Cause cause_of_signal(const Message& message) {
-    const int number = *record_.signal;
-    const auto& rlimits = policy_.limits.rlimits;
-    if (number == SIGSYS && has_filter()) return Cause::kSyscall;
-    if (number == SIGXFSZ && disk_limits_files(policy_.limits)) return Cause::kDisk;
-    if (number == SIGXFSZ && rlimits.contains("fsize")) return Cause::kFileSize;
-    if (auto cpu = rlimits.find("cpu"); cpu != rlimits.end() && !cpu->second.unlimited) {
-      const auto used = static_cast<std::uint64_t>(message.user_us + message.system_us);
-      // Soft and hard limit are the same, so the kernel sends KILL. It counts in ticks; on a busy
-      // machine the precise time here has been seen 20 % short of them, so well over half has to
-      // do.
-      const bool spent = used * 10 >= cpu->second.value * 1'000'000 * 6;
-      if (number == SIGXCPU || (number == SIGKILL && spent)) return Cause::kCpuTime;
-    }
-    if (passed_on_ >> number & 1) {
+  [[nodiscard]] Cause cause_of_this_signal(const Message& message) {
+    const std::chrono::microseconds used(message.user_us + message.system_us);
+    if (const auto cause = cause_of_signal(*record_.signal, used, policy_.limits, has_filter()))
+      return *cause;
+    if (passed_on_ >> *record_.signal & 1) {
       record_.killed_by = "signal";
       return Cause::kKilled;
     }
@@ -1000,6 +1043,7 @@ class Launcher {
   const policy::Policy& policy_;
   const Host& host_;
   const Events& events_;
+  Attendant* attendant_;
   SignalMask mask_;
   Cgroups cgroups_;
   CgroupEvidence evidence_;
@@ -1032,8 +1076,8 @@ class Launcher {
 }  // namespace
 
 Record launch(const Plan& plan, const policy::Policy& policy, const Host& host,
-              const Events& events) {
-  return Launcher(plan, policy, host, events).run();
+              const Events& events, Attendant* attendant) {
+  return Launcher(plan, policy, host, events, attendant).run();
 }
 
 }  // namespace belljar::launcher

@@ -248,8 +248,12 @@ struct Describe {
   std::string operator()(const ForgetLauncher&) const {
     return "unmap everything that came from belljar: heap, stack, environment, arguments";
   }
+  std::string operator()(const TakeStreams&) const {
+    return "take the streams that came with the command as descriptors 0, 1 and 2";
+  }
   std::string operator()(const NewProcessGroup& a) const {
-    std::string text = "start a process group, with default signal handling";
+    std::string text = std::string("start a ") + (a.own_session ? "session" : "process group") +
+                       ", with default signal handling";
     if (!a.terminal.empty())
       text += ", in the foreground of its terminal (descriptors " + list(a.terminal) + ")";
     return text;
@@ -281,6 +285,7 @@ struct Describe {
            "umask, capabilities, " + "no_new_privs" + (a.filtered ? ", the filter" : "");
   }
   std::string operator()(const Exec& a) const { return "exec " + list(a.candidates); }
+  std::string operator()(const StandBy&) const { return "end, and let init wait for commands"; }
 };
 
 const char* side_name(Side side) {
@@ -336,13 +341,15 @@ Status validate(const Plan& plan) {
     if (is<TakeLandlock>(step) && (!pivoted || dropped))
       return broken("Landlock between the pivot and the drop of capabilities", i);
     if (dropped && is<PivotRoot>(step)) return broken("the pivot before capabilities go", i);
-    if (filtered && !is<CheckPayload>(step) && !is<CloseDescriptors>(step) && !is<Exec>(step))
+    if (filtered && !is<CheckPayload>(step) && !is<CloseDescriptors>(step) && !is<Exec>(step) &&
+        !is<StandBy>(step))
       return broken("after the filter only the read-back, the closing and exec", i);
     pivoted |= is<PivotRoot>(step);
     filtered |= is<InstallFilter>(step);
     dropped |= is<DropCapabilities>(step);
   }
-  if (plan.steps.empty() || !is<Exec>(plan.steps.back())) return broken("exec is the last", 0);
+  if (plan.steps.empty() || (!is<Exec>(plan.steps.back()) && !is<StandBy>(plan.steps.back())))
+    return broken("exec is the last", 0);
   if (!pivoted || !dropped) return broken("a pivot and a drop of capabilities", 0);
   return {};
 }

@@ -269,6 +269,7 @@ struct OpenTerminal {
   int input = 0;                 ///< The caller's descriptor that keys are read from,
   int output = 1;                ///< and that everything is written to.
   int terminal = -1;             ///< The caller's terminal, which becomes raw; -1: there is none.
+  bool further = false;  ///< Of a further command, whose own controlling terminal it becomes.
   sys::TerminalSize size{24, 80, 0, 0};
   std::optional<sys::TerminalSettings> settings;  ///< Absent: the kernel's own.
 };
@@ -313,6 +314,7 @@ struct CheckInit {
   uid_t uid = 0;
   gid_t gid = 0;
   std::uint64_t capabilities = 0;
+  bool further = false;  ///< Not the first process that init has cloned.
 };
 
 /// Unmaps everything of init that came from the launcher: heap, stack, environment, arguments.
@@ -320,10 +322,14 @@ struct ForgetLauncher {};
 
 // --- payload ----------------------------------------------------------------------------------
 
+/// The streams that came with a further command become its 0, 1 and 2.
+struct TakeStreams {};
+
 /// An own process group, default signal handling, nothing blocked; with a terminal, in its
 /// foreground and as these descriptors.
 struct NewProcessGroup {
   std::vector<int> terminal;
+  bool own_session = false;  ///< And an own session, whose controlling terminal that is.
 };
 struct SetUmask {
   mode_t mask = 022;
@@ -367,6 +373,10 @@ struct Exec {
   std::vector<std::string> candidates;  ///< Paths to try in order.
 };
 
+/// The sandbox has no command of its own: its first process has tried every step, and ends. The
+/// sandbox waits for commands.
+struct StandBy {};
+
 using StepAction =
     std::variant<SetGroups, JoinNamespace, MakeCgroup, LimitCgroup, MeterCpuTime, RelayOutput,
                  MeasureDisk, HoldDirectories, MapOwner, CreateNamespaces, MapIds, TakeIds,
@@ -374,9 +384,9 @@ using StepAction =
                  BindMount, MountTmpfs, MountOverlay, MountMqueue, MountProc, MountDev,
                  MakeDirectory, MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot,
                  ForbidUserNamespaces, PivotRoot, OpenTerminal, TakeLandlock, CheckNamespaces,
-                 DropCapabilities, CheckInit, ForgetLauncher, NewProcessGroup, SetUmask, SetLimit,
-                 NullDescriptor, CloseDescriptors, ChangeDirectory, SetNoNewPrivileges,
-                 InstallFilter, CheckPayload, Exec>;
+                 DropCapabilities, CheckInit, ForgetLauncher, TakeStreams, NewProcessGroup,
+                 SetUmask, SetLimit, NullDescriptor, CloseDescriptors, ChangeDirectory,
+                 SetNoNewPrivileges, InstallFilter, CheckPayload, Exec, StandBy>;
 
 struct Step {
   Side side = Side::kInit;
@@ -411,6 +421,7 @@ struct Command {
   std::vector<std::string> argv;
   std::string directory;  ///< Empty: the workspace, or "/".
   bool explain_denials = false;
+  bool stands_by = false;  ///< There is no argv; the sandbox waits for commands.
 };
 
 /// The plan for `command` under `policy` on `host`. Errors name the policy path and the remedy.

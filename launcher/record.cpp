@@ -4,6 +4,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "launcher/controls/control.hpp"
+
 namespace belljar::launcher {
 namespace {
 
@@ -119,6 +121,25 @@ std::string Record::json() const {
   json["timings"] = {{"plan_us", plan_time.count()}, {"setup_us", setup_time.count()}};
   // Paths come from outside and need not be UTF-8.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string setup_text(const SetupFailure& failure) {
+  return setup_json(failure).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::optional<Cause> cause_of_signal(int number, std::chrono::microseconds used,
+                                     const policy::Limits& limits, bool filtered) {
+  if (number == SIGSYS && filtered) return Cause::kSyscall;
+  if (number == SIGXFSZ && disk_limits_files(limits)) return Cause::kDisk;
+  if (number == SIGXFSZ && limits.rlimits.contains("fsize")) return Cause::kFileSize;
+  const auto cpu = limits.rlimits.find("cpu");
+  if (cpu == limits.rlimits.end() || cpu->second.unlimited) return std::nullopt;
+  // Soft and hard limit are the same, so the kernel sends KILL. It counts in ticks; on a busy
+  // machine the precise time here has been seen 20 % short of them, so well over half has to do.
+  const bool spent =
+      static_cast<std::uint64_t>(used.count()) * 10 >= cpu->second.value * 1'000'000 * 6;
+  if (number == SIGXCPU || (number == SIGKILL && spent)) return Cause::kCpuTime;
+  return std::nullopt;
 }
 
 int Record::exit_status() const {

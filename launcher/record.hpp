@@ -81,6 +81,14 @@ struct Record {
   [[nodiscard]] int exit_status() const;
 };
 
+/// The limit, or the filter, that explains a process's death by `number`, after so much processor
+/// time. None: the signal was the command's own affair, or somebody sent it.
+[[nodiscard]] std::optional<Cause> cause_of_signal(int number, std::chrono::microseconds used,
+                                                   const policy::Limits& limits, bool filtered);
+
+/// The failure as the record has it, one JSON object.
+[[nodiscard]] std::string setup_text(const SetupFailure& failure);
+
 /// "SIGTERM", or "SIG40" for one without a name.
 [[nodiscard]] std::string signal_name(int number);
 

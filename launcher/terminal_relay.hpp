@@ -36,6 +36,8 @@ class TerminalRelay {
   /// Bytes so far.
   [[nodiscard]] std::uint64_t taken() const { return taken_; }
   [[nodiscard]] bool active() const { return master_.valid(); }
+  /// -1 without a terminal.
+  [[nodiscard]] int master() const { return master_.get(); }
 
   static constexpr std::size_t kPollCount = 3;
   /// What is worth waiting for now; entries of no interest have the descriptor -1.

@@ -1352,9 +1352,11 @@ int do_open_terminal(Child& child, const Op& op) noexcept {
   if (rc >= 0) rc = slave;
   if (rc >= 0 && op.s0 != 0) rc = raw(SYS_ioctl, slave, TCSETS, child.text(op.s0));
   if (rc >= 0) rc = raw(SYS_ioctl, slave, TIOCSWINSZ, child.text(op.s1));
-  if (rc >= 0) rc = raw(SYS_ioctl, slave, TIOCSCTTY, 0);
+  // A further command makes it the controlling terminal of a session of its own.
+  if (rc >= 0 && op.a == 0) rc = raw(SYS_ioctl, slave, TIOCSCTTY, 0);
   Message message;
   message.kind = MessageKind::kTerminal;
+  message.process = child.arena.process;
   if (rc >= 0) rc = send_with(child, message, static_cast<int>(master), static_cast<int>(slave));
   child.arena.terminal = static_cast<int>(slave);
   return static_cast<int>(rc);
@@ -1682,7 +1684,9 @@ int do_check_init(Child& child, const Op& op) noexcept {
   if (rc < 0) return rc;
   std::uint64_t pids[8];
   const int levels = status.numbers("NSpid", 10, pids, 8);
-  if (levels < 2 || pids[levels - 1] != 2) return fail_read_back(child, "NSpid");
+  const bool first = op.s0 == 0;
+  if (levels < 2 || (first ? pids[levels - 1] != 2 : pids[levels - 1] < 2))
+    return fail_read_back(child, "NSpid");
   if (!status.all_equal("Uid", op.a)) return fail_read_back(child, "Uid");
   if (!status.all_equal("Gid", op.b)) return fail_read_back(child, "Gid");
   if (const char* wrong = wrong_capabilities(status, op.c)) return fail_read_back(child, wrong);
@@ -1790,8 +1794,19 @@ int take_terminal(Child& child, std::uint64_t descriptors) noexcept {
   return static_cast<int>(rc);
 }
 
+/// What came beside the request for this command. The numbers that it came as are above 2: init has
+/// those open.
+int do_take_streams(Child& child) noexcept {
+  for (int fd = 0; fd < 3; ++fd)
+    if (const long rc = raw(SYS_dup3, child.arena.streams[fd], fd, 0); rc < 0)
+      return static_cast<int>(rc);
+  return 0;
+}
+
 int do_new_process_group(Child& child, const Op& op) noexcept {
-  long rc = raw(SYS_setpgid, 0, 0);
+  long rc = op.b != 0 ? raw(SYS_setsid) : raw(SYS_setpgid, 0, 0);
+  if (rc >= 0 && op.b != 0 && child.arena.terminal >= 0)
+    rc = raw(SYS_ioctl, child.arena.terminal, TIOCSCTTY, 0);
   if (rc >= 0 && child.arena.terminal >= 0) rc = take_terminal(child, op.a);
   // What a caller in Python ignores would be ignored for good.
   const KernelSigaction standard = {};
@@ -2102,6 +2117,8 @@ int do_exec(Child& child, const Op& op) noexcept {
       return do_check_namespaces(child, op);
     case OpCode::kDropCapabilities:
       return do_drop_capabilities(op);
+    case OpCode::kTakeStreams:
+      return do_take_streams(child);
     case OpCode::kCheckInit:
       return do_check_init(child, op);
     case OpCode::kForgetLauncher:
@@ -2126,6 +2143,8 @@ int do_exec(Child& child, const Op& op) noexcept {
       return do_close_descriptors(child, op);
     case OpCode::kExec:
       return do_exec(child, op);
+    case OpCode::kStandBy:
+      leave(0);
   }
   return -ENOSYS;
 }
@@ -2145,6 +2164,145 @@ int do_exec(Child& child, const Op& op) noexcept {
   leave(125);
 }
 
+/// Its number inside, or a negative errno; `report` then says more.
+int start_payload(Child& child) noexcept {
+  child.arena.report.step = -1;
+  const long pid = sys::clone_on_stack(
+      CLONE_VM | CLONE_VFORK | SIGCHLD, child.arena.payload_stack + kPayloadStack,
+      [](void* arena) noexcept { run_payload(arena); }, &child.arena);
+  const Message& report = child.arena.report;
+  return pid >= 0 && report.step >= 0 ? -report.error : static_cast<int>(pid);
+}
+
+Message message_about(int status, const struct rusage& usage) noexcept {
+  Message message;
+  message.kind = WIFSTOPPED(status)     ? MessageKind::kStopped
+                 : WIFCONTINUED(status) ? MessageKind::kContinued
+                                        : MessageKind::kEnded;
+  message.status = WIFSTOPPED(status) ? WSTOPSIG(status) : status;
+  message.user_us = usage.ru_utime.tv_sec * 1'000'000 + usage.ru_utime.tv_usec;
+  message.system_us = usage.ru_stime.tv_sec * 1'000'000 + usage.ru_stime.tv_usec;
+  message.max_rss_kib = usage.ru_maxrss;
+  return message;
+}
+
+constexpr int kMostBeside = 5;
+
+/// As recvmsg; the descriptors that came along, never more than there is room for.
+long receive_with(int socket, Message& message, int* beside, int& count) noexcept {
+  alignas(cmsghdr) char room[CMSG_SPACE(kMostBeside * sizeof(int))] = {};
+  iovec part = {&message, sizeof message};
+  msghdr envelope = {};
+  envelope.msg_iov = &part;
+  envelope.msg_iovlen = 1;
+  envelope.msg_control = room;
+  envelope.msg_controllen = sizeof room;
+  count = 0;
+  const long got = raw(SYS_recvmsg, socket, &envelope, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  const cmsghdr* found = got < 0 ? nullptr : CMSG_FIRSTHDR(&envelope);
+  if (found == nullptr || found->cmsg_type != SCM_RIGHTS) return got;
+  count = static_cast<int>((found->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+  std::memcpy(beside, CMSG_DATA(found), static_cast<std::size_t>(count) * sizeof(int));
+  return got;
+}
+
+// ------------------------------------------------------------------------------------------------
+// A further command's keeper
+
+/// Everything about the command is in this copy of init alone, and is gone once it has started.
+class CommandKeeper {
+ public:
+  CommandKeeper(Arena& arena, const int* beside, int count) noexcept : arena_(arena) {
+    arena_.proc = beside[1];
+    arena_.terminal = -1;
+    for (int i = 0; i < 3; ++i) arena_.streams[i] = count == 5 ? beside[2 + i] : -1;
+  }
+
+  [[noreturn]] void run(int image_fd) noexcept {
+    if (raw(SYS_prctl, PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0) fail(-1, EPERM);
+    Message here;
+    here.kind = MessageKind::kHelper;
+    say(here);
+    map_image(image_fd);
+    Child child{arena_, arena_.image()};
+    const Op* ops = child.array<Op>(child.image.ops);
+    for (std::uint32_t i = 0; i < child.image.payload_op; ++i)
+      if (const int rc = carry_out(child, ops[i]); rc < 0) fail(ops[i].step, -rc);
+    payload_ = start_payload(child);
+    if (payload_ < 0) fail(arena_.report.step, -payload_);
+    forget();
+    Message message;
+    message.kind = MessageKind::kExecuted;
+    message.pid = payload_;
+    say(message);
+    reap();
+  }
+
+ private:
+  /// Where the arena looks for its image; behind it or before it, as the kernel puts it.
+  void map_image(int fd) noexcept {
+    struct stat about = {};
+    long rc = raw(SYS_fstat, fd, &about);
+    size_ = rc < 0 ? 0 : static_cast<std::uint64_t>(about.st_size);
+    if (rc >= 0 && size_ < sizeof(Image)) rc = -EINVAL;
+    if (rc >= 0) rc = raw(SYS_mmap, 0, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    if (rc < 0 && rc > -4096) fail(-1, static_cast<int>(-rc));
+    at_ = static_cast<std::uintptr_t>(rc);
+    arena_.image_offset = at_ - reinterpret_cast<std::uintptr_t>(&arena_);
+  }
+
+  void say(Message& message) noexcept {
+    message.process = arena_.process;
+    Child child{arena_, arena_.image()};
+    send(child, message);
+  }
+
+  [[noreturn]] void fail(int step, int error) noexcept {
+    Message message = arena_.report;
+    message.kind = MessageKind::kFailed;
+    message.step = step;
+    message.error = error;
+    say(message);
+    leave(0);
+  }
+
+  void forget() noexcept {
+    Child child{arena_, arena_.image()};
+    const std::int32_t keep = arena_.control;
+    const int rc = unmap(at_, at_ + size_);
+    // 0, 1 and 2 are what init has, as in the sandbox's first command.
+    if (rc < 0 || close_all_but(child, &keep, 1) < 0) leave(125);
+    raw(SYS_madvise, arena_.payload_stack, kPayloadStack, MADV_DONTNEED);
+  }
+
+  /// Until nothing of the command is left. Its own end is told at once.
+  [[noreturn]] void reap() noexcept {
+    for (;;) {
+      int status = 0;
+      struct rusage usage;
+      const long pid = raw(SYS_wait4, -1, &status, WUNTRACED | WCONTINUED, &usage);
+      if (pid == -EINTR) continue;
+      if (pid < 0) leave(0);
+      if (pid != payload_) continue;
+      Message message = message_about(status, usage);
+      if (message.kind == MessageKind::kEnded) payload_ = -1;
+      say(message);
+    }
+  }
+
+  Arena& arena_;
+  int payload_ = -1;
+  std::uintptr_t at_ = 0;
+  std::uint64_t size_ = 0;
+};
+
+[[noreturn]] void run_keeper(Arena& arena, std::uint32_t process, const int* beside,
+                             int count) noexcept {
+  arena.process = process;
+  arena.report = {};
+  CommandKeeper(arena, beside, count).run(beside[0]);
+}
+
 // ------------------------------------------------------------------------------------------------
 // Init's life
 
@@ -2153,7 +2311,13 @@ class Init {
   explicit Init(Child& child) noexcept : child_(child) {}
 
   [[noreturn]] void run() noexcept {
-    start_payload();
+    stands_by_ = child_.image.stands_by != 0;
+    if (const int rc = start_payload(child_); rc < 0) {
+      const Message& report = child_.arena.report;
+      report_and_leave(child_, report.step, rc);
+    } else {
+      payload_ = rc;
+    }
     // SIGCHLD is blocked since before the clone, so one that has come meanwhile is still pending.
     const std::uint64_t child_signal = std::uint64_t{1} << (SIGCHLD - 1);
     const long signals = raw(SYS_signalfd4, -1, &child_signal, sizeof child_signal, O_CLOEXEC);
@@ -2169,17 +2333,6 @@ class Init {
   }
 
  private:
-  void start_payload() noexcept {
-    child_.arena.report.step = -1;
-    const long pid = sys::clone_on_stack(
-        CLONE_VM | CLONE_VFORK | SIGCHLD, child_.arena.payload_stack + kPayloadStack,
-        [](void* arena) noexcept { run_payload(arena); }, &child_.arena);
-    if (pid < 0) report_and_leave(child_, -1, static_cast<int>(pid));
-    const Message& report = child_.arena.report;
-    if (report.step >= 0) report_and_leave(child_, report.step, -report.error);
-    payload_ = static_cast<int>(pid);
-  }
-
   /// What the payload needed of ours is not needed any more; what the policy keeps is the
   /// payload's.
   void drop_descriptors(int signals) noexcept {
@@ -2235,15 +2388,15 @@ class Init {
       if (pid == -EINTR) continue;
       // Without wait the end of the command could never be told: end now, and everything with it.
       if (pid < 0) leave(125);
-      if (pid != payload_) continue;
-      Message message;
-      message.kind = WIFSTOPPED(status)     ? MessageKind::kStopped
-                     : WIFCONTINUED(status) ? MessageKind::kContinued
-                                            : MessageKind::kEnded;
-      message.status = WIFSTOPPED(status) ? WSTOPSIG(status) : status;
-      message.user_us = usage.ru_utime.tv_sec * 1'000'000 + usage.ru_utime.tv_usec;
-      message.system_us = usage.ru_stime.tv_sec * 1'000'000 + usage.ru_stime.tv_usec;
-      message.max_rss_kib = usage.ru_maxrss;
+      if (pid != payload_) {
+        look_after_keeper(static_cast<int>(pid), status);
+        continue;
+      }
+      if (stands_by_) {
+        payload_ = -1;
+        continue;
+      }
+      const Message message = message_about(status, usage);
       send(child_, message);
       // The rest of the sandbox ends with its pid 1.
       if (message.kind == MessageKind::kEnded) leave(0);
@@ -2252,17 +2405,104 @@ class Init {
 
   void obey() noexcept {
     Message message;
-    const long got = raw(SYS_recvfrom, child_.arena.control, &message, sizeof message, MSG_DONTWAIT,
-                         nullptr, nullptr);
+    int beside[kMostBeside];
+    int count = 0;
+    const long got = receive_with(child_.arena.control, message, beside, count);
     if (got == -EAGAIN || got == -EINTR) return;
     // The lifeline: without belljar there is no sandbox.
     if (got <= 0) leave(125);
-    if (got != sizeof message || message.kind != MessageKind::kSignal) return;
-    if (raw(SYS_kill, -payload_, message.status) == -ESRCH) raw(SYS_kill, payload_, message.status);
+    if (got == sizeof message) obey(message, beside, count);
+    for (int i = 0; i < count; ++i) raw(SYS_close, beside[i]);
+  }
+
+  void obey(const Message& message, const int* beside, int count) noexcept {
+    if (message.kind == MessageKind::kExec) return keep_command(message, beside, count);
+    if (message.kind == MessageKind::kConnect) return connect_to(message);
+    if (message.kind != MessageKind::kSignal) return;
+    const int target = message.pid > 0 ? message.pid : payload_;
+    // -1 would be everything in the sandbox.
+    if (target <= 1) return;
+    if (message.error != 0 || raw(SYS_kill, -target, message.status) == -ESRCH)
+      raw(SYS_kill, target, message.status);
+  }
+
+  void answer_failed(const Message& request, int error) noexcept {
+    Message answer;
+    answer.kind = MessageKind::kFailed;
+    answer.process = request.process;
+    answer.error = error;
+    send(child_, answer);
+  }
+
+  /// A copy of init for each command: its parent and its orphans', so that all of a command's
+  /// processes can be found, and the only one that ever holds its environment.
+  void keep_command(const Message& request, const int* beside, int count) noexcept {
+    Keeper* place = nullptr;
+    for (Keeper& keeper : child_.arena.keepers)
+      if (keeper.pid == 0 && place == nullptr) place = &keeper;
+    if (place == nullptr || (count != 2 && count != 5))
+      return answer_failed(request, place == nullptr ? EAGAIN : EINVAL);
+    const long pid = raw(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+    if (pid == 0) run_keeper(child_.arena, request.process, beside, count);
+    if (pid < 0) return answer_failed(request, static_cast<int>(-pid));
+    place->pid = static_cast<std::int32_t>(pid);
+    place->process = request.process;
+  }
+
+  /// Its command could stop it, and nobody would be told of anything.
+  void look_after_keeper(int pid, int status) noexcept {
+    for (Keeper& keeper : child_.arena.keepers) {
+      if (keeper.pid != pid || WIFCONTINUED(status)) continue;
+      if (WIFSTOPPED(status)) {
+        raw(SYS_kill, pid, SIGCONT);
+        return;
+      }
+      Message message;
+      message.kind = MessageKind::kKeeperEnded;
+      message.process = keeper.process;
+      message.status = status;
+      keeper = {};
+      send(child_, message);
+      return;
+    }
+  }
+
+  /// Whoever gets the socket waits for the connection.
+  void connect_to(const Message& request) noexcept {
+    union {
+      sockaddr any;
+      sockaddr_in inet;
+      sockaddr_un unix_path;
+    } address = {};
+    socklen_t size = sizeof address.inet;
+    address.inet.sin_family = AF_INET;
+    address.inet.sin_port = __builtin_bswap16(static_cast<std::uint16_t>(request.status));
+    address.inet.sin_addr.s_addr = __builtin_bswap32(INADDR_LOOPBACK);
+    if (request.status == 0) {
+      address.unix_path = {};
+      address.unix_path.sun_family = AF_UNIX;
+      size = sizeof address.unix_path;
+      for (std::size_t i = 0; i + 1 < sizeof address.unix_path.sun_path && request.subject[i]; ++i)
+        address.unix_path.sun_path[i] = request.subject[i];
+    }
+    const long fd =
+        raw(SYS_socket, address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) return answer_failed(request, static_cast<int>(-fd));
+    const long rc = raw(SYS_connect, fd, &address, size);
+    if (rc < 0 && rc != -EINPROGRESS) {
+      answer_failed(request, static_cast<int>(-rc));
+    } else {
+      Message answer;
+      answer.kind = MessageKind::kConnected;
+      answer.process = request.process;
+      send_with(child_, answer, static_cast<int>(fd), -1);
+    }
+    raw(SYS_close, fd);
   }
 
   Child& child_;
   int payload_ = -1;
+  bool stands_by_ = false;
 };
 
 [[noreturn]] void run_init(void* argument) noexcept {

@@ -26,6 +26,13 @@ struct RealTarget {
   char path[1024];
 };
 
+/// Who keeps a further command: its parent, and the one to whom its orphans fall.
+struct Keeper {
+  std::int32_t pid = 0;  ///< Inside; 0: the place is free.
+  std::uint32_t process = 0;
+};
+inline constexpr int kMostKeepers = 256;
+
 /// One private mapping that is all that init keeps besides its text: state, two stacks, the image.
 /// Made by the launcher; `image` lies at `image_offset`.
 struct Arena {
@@ -35,12 +42,15 @@ struct Arena {
   int launchers_control = -1;      ///< The launcher's end, as the clone has copied it.
   int proc = -1;                   ///< O_PATH descriptor of the launcher's /proc.
   int terminal = -1;               ///< The sandbox's own, opened by init.
+  std::uint32_t process = 0;       ///< Which command this copy of the arena starts.
   RseqArea rseq;
   Message report;                  ///< Written by the payload while it shares init's memory.
   std::uint32_t base_filters = 0;  ///< Seccomp filters that init was born with.
   std::uint32_t proc_mode = 0;
   std::uint64_t ignored_signals = 0;  ///< What the caller ignores, bit N-1 for signal N.
   RealTarget real_targets[8];         ///< Zero as mapped, and never touched where no link is met.
+  Keeper keepers[kMostKeepers];       ///< Likewise, where no further command is asked for.
+  int streams[3];                     ///< What a further command has as 0, 1 and 2.
   alignas(4096) std::byte init_stack[kInitStack];
   alignas(4096) std::byte payload_stack[kPayloadStack];
 

@@ -30,14 +30,16 @@ enum class OpCode : std::uint16_t {
   kSealRoot,
   kForbidUserNamespaces,  ///< a: 1 when the filter forbids them too
   kPivotRoot,
-  kOpenTerminal,      ///< s0 TerminalSettings or none, s1 TerminalSize
+  kOpenTerminal,      ///< s0 TerminalSettings or none, s1 TerminalSize, a: 1 for a further command
   kTakeLandlock,      ///< s0 LandlockSet
   kCheckNamespaces,   ///< a CLONE_NEW* flags that were created
   kDropCapabilities,  ///< a bits to keep
   kForgetLauncher,
   // Carried out by the payload.
-  kCheckInit,        ///< a uid, b gid, c capability bits; opens the payload's status
-  kNewProcessGroup,  ///< a one bit a descriptor that is the terminal
+  kTakeStreams,      ///< What came with the command becomes 0, 1 and 2
+  kCheckInit,        ///< a uid, b gid, c capability bits, s0: 1 for a further command; opens the
+                     ///< payload's status
+  kNewProcessGroup,  ///< a one bit a descriptor that is the terminal, b: 1 for a session of its own
   kSetUmask,         ///< a mask
   kSetLimit,         ///< a resource, b value
   kNullDescriptor,   ///< a descriptor
@@ -47,6 +49,7 @@ enum class OpCode : std::uint16_t {
   kCheckPayload,      ///< s0 Expectation
   kCloseDescriptors,  ///< s0 descriptors (int32, ascending), a count
   kExec,              ///< s0 candidates (uint32 offsets), a count
+  kStandBy,           ///< Instead of kExec: the payload ends well, and init waits for commands
 };
 
 /// Bits of kBindMount's `b`.
@@ -147,25 +150,32 @@ struct Image {
   std::uint8_t waits_for_maps = 0;  ///< It writes the id maps, or has them written.
   std::uint8_t legacy = 0;          ///< No clone3, no new mount API.
   std::uint8_t helped = 0;          ///< A helper makes the namespaces, not clone3.
+  std::uint8_t stands_by = 0;       ///< The plan's command is only a trial; init goes on after it.
 };
 
 // --- what the child says -----------------------------------------------------------------------
 
 enum class MessageKind : std::uint32_t {
-  kHelper,   ///< Of a helper: `pid` is init, as the launcher sees it.
+  kHelper,   ///< Of a helper: `pid` is init, as the launcher sees it. Of a keeper: it is there.
   kFailed,   ///< Step `step` failed with `error`.
   kStarted,  ///< The payload has passed exec.
   kStopped,  ///< By signal `status`.
   kContinued,
-  kEnded,      ///< With wait status `status`; `usage` of the payload's own process.
-  kTerminal,   ///< Beside it, the terminal's two ends, master first.
-  kListener,   ///< Beside it, the listener of the payload's filter.
-  kNeedMaps,   ///< The helper has unshared, and waits for maps that the launcher writes.
-  kNeedTime,   ///< Privileged: init waits for the offsets of its time namespace.
-  kWhoseLink,  ///< Beside it, a symbolic link. Init waits to hear whether it is root's.
+  kEnded,        ///< With wait status `status`; `usage` of the payload's own process.
+  kTerminal,     ///< Beside it, the terminal's two ends, master first.
+  kListener,     ///< Beside it, the listener of the payload's filter.
+  kNeedMaps,     ///< The helper has unshared, and waits for maps that the launcher writes.
+  kNeedTime,     ///< Privileged: init waits for the offsets of its time namespace.
+  kWhoseLink,    ///< Beside it, a symbolic link. Init waits to hear whether it is root's.
+  kExecuted,     ///< By a further command's keeper: `process` has passed exec, and is `pid` inside.
+  kKeeperEnded,  ///< The keeper of `process` has ended, with wait status `status`.
+  kConnected,    ///< Beside it, the socket that kConnect number `process` asked for.
   // From the launcher:
-  kGo,      ///< What was waited for is written; `status` 1: the link is root's.
-  kSignal,  ///< Send signal `status` to the payload's process group.
+  kGo,       ///< What was waited for is written; `status` 1: the link is root's.
+  kSignal,   ///< Send signal `status` to the process group `pid`, 0: the payload's. `error` 1: not
+             ///< to the group, to its leader.
+  kExec,     ///< Start `process`: beside it an image, the launcher's /proc, and 0, 1 and 2 or none.
+  kConnect,  ///< A socket to port `status` of 127.0.0.1, or with 0 to the socket at path `subject`.
 };
 
 /// More about a failure than its errno can say.
@@ -192,6 +202,7 @@ struct Message {
   Detail detail = Detail::kNone;
   std::int32_t pid = 0;
   std::int32_t status = 0;
+  std::uint32_t process = 0;    ///< 0: the plan's own command; others are the launcher's numbers.
   std::uint32_t proc_mode = 0;  ///< ProcMode of the last kMountProc.
   std::int64_t user_us = 0;
   std::int64_t system_us = 0;

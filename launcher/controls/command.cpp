@@ -32,7 +32,8 @@ std::vector<std::string> candidates(const std::string& program, const std::strin
 
 Status plan(PlanBuilder& builder) {
   const Command& command = builder.command;
-  if (command.argv.empty() || command.argv.front().empty())
+  const bool named = !command.argv.empty() && !command.argv.front().empty();
+  if (!named && !command.stands_by)
     return fail({ErrorKind::kInvalid,
                  0,
                  "there is no command to run",
@@ -44,6 +45,10 @@ Status plan(PlanBuilder& builder) {
   if (builder.directory.empty()) builder.directory = workspace.empty() ? "/" : workspace;
   builder.add(Phase::kDirectory, ChangeDirectory{builder.directory},
               command.directory.empty() && !workspace.empty() ? "filesystem.workspace.path" : "");
+  if (command.stands_by) {
+    builder.add(Phase::kExec, StandBy{});
+    return {};
+  }
   builder.add(Phase::kExec,
               Exec{candidates(command.argv.front(), value_of(builder.environment, "PATH"))});
   return {};

@@ -59,9 +59,9 @@ Result<std::vector<int>> plan_terminal(PlanBuilder& builder) {
   if (!builder.host.terminals.empty()) {
     terminal.terminal = builder.host.terminals.front();
     terminal.settings = builder.host.terminal_settings;
-    if (builder.host.terminal_size && builder.host.terminal_size->rows != 0)
-      terminal.size = *builder.host.terminal_size;
   }
+  if (builder.host.terminal_size && builder.host.terminal_size->rows != 0)
+    terminal.size = *builder.host.terminal_size;
   if (io.tty == policy::Tty::kAuto) terminal.input = terminal.output = terminal.terminal;
   builder.add(Phase::kTerminal, terminal, "io.tty");
   return terminal.descriptors;

@@ -7,127 +7,12 @@
 #include <utility>
 
 #include "launcher/record.hpp"
-#include "launcher/service/base64.hpp"
-#include "policy/json_tree.hpp"
-#include "policy/quote.hpp"
-#include "policy/units.hpp"
+#include "launcher/service/closed_object.hpp"
 
 namespace belljar::service {
 namespace {
 
-using policy::in_quotes;
-using policy::Member;
-using policy::Node;
-using Kind = Node::Kind;
-
-constexpr std::uint64_t kHighestId = 4294967294;
-
-/// One object of a closed schema. The first thing that is wrong is kept; what is asked for after it
-/// is empty.
-class Object {
- public:
-  Object(const Node& node, std::string name) : node_(node), name_(std::move(name)) {}
-
-  std::string text(const char* key, bool required = true) {
-    const Node* node = find(key, required);
-    if (node == nullptr) return {};
-    if (node->kind == Kind::kString) return node->text;
-    wrong(key, "expected a string");
-    return {};
-  }
-
-  std::uint64_t number(const char* key, std::uint64_t least, std::uint64_t most) {
-    const Node* node = find(key, true);
-    if (node == nullptr) return least;
-    if (node->kind == Kind::kUnsigned && node->number >= least && node->number <= most)
-      return node->number;
-    wrong(key, "expected a number from " + std::to_string(least) + " to " + std::to_string(most));
-    return least;
-  }
-
-  bool boolean(const char* key) {
-    const Node* node = find(key, true);
-    if (node == nullptr) return false;
-    if (node->kind != Kind::kBoolean) wrong(key, "expected true or false");
-    return node->boolean;
-  }
-
-  std::optional<std::vector<std::string>> texts(const char* key, bool required) {
-    const Node* node = find(key, required);
-    if (node == nullptr) return std::nullopt;
-    std::vector<std::string> found;
-    for (const Node& element : node->elements)
-      if (element.kind == Kind::kString) found.push_back(element.text);
-    if (node->kind != Kind::kArray || found.size() != node->elements.size())
-      wrong(key, "expected an array of strings");
-    return found;
-  }
-
-  uid_t uid(const char* key) { return static_cast<uid_t>(number(key, 0, kHighestId)); }
-
-  std::string workspace() {
-    std::string name = text("workspace");
-    if (!fault_ && !is_workspace_name(name))
-      wrong("workspace",
-            "expected 1 to 64 of A-Z, a-z, 0-9, _ and -, got " + std::string(in_quotes(name)));
-    return name;
-  }
-
-  /// `path`, or `path_base64` for a name that is no UTF-8. The workspace itself is "".
-  std::string path(bool may_be_empty) {
-    const bool encoded = node_.find("path_base64") != nullptr;
-    std::string found = text(encoded ? "path_base64" : "path");
-    if (encoded) {
-      const std::optional<std::string> bytes = decode_base64(found);
-      if (!bytes) wrong("path_base64", "is no base64");
-      found = bytes.value_or("");
-    }
-    const bool good = found.empty() ? may_be_empty : is_inner_path(found);
-    if (!fault_ && !good)
-      wrong("path",
-            "expected a relative path of at most 4095 bytes without empty, \".\" and \"..\" parts, "
-            "got " +
-                std::string(in_quotes(found)));
-    return found;
-  }
-
-  mode_t mode(const char* key) {
-    const std::string written = text(key);
-    const std::optional<std::uint32_t> found = policy::parse_octal(written, 0777);
-    if (!fault_ && !found) wrong(key, "expected an octal mode of at most \"0777\"");
-    return found.value_or(0);
-  }
-
-  void wrong(const std::string& key, const std::string& what) {
-    if (!fault_) fault_ = Fault{Code::kInvalid, name_ + key + ": " + what, 0};
-  }
-
-  /// The first thing that was wrong; a member that nobody asked for is, too.
-  [[nodiscard]] Outcome<void> finish() {
-    if (node_.kind != Kind::kObject) wrong("", "expected an object");
-    for (const Member& member : node_.members)
-      if (std::find(known_.begin(), known_.end(), member.key) == known_.end())
-        wrong(in_quotes(member.key), "unknown member");
-    if (fault_) return tl::unexpected<Fault>(*fault_);
-    return {};
-  }
-
-  void know(const char* key) { known_.emplace_back(key); }
-
- private:
-  const Node* find(const char* key, bool required) {
-    known_.emplace_back(key);
-    const Member* member = node_.find(key);
-    if (member != nullptr) return &member->value;
-    if (required) wrong(key, "is missing");
-    return nullptr;
-  }
-
-  const Node& node_;
-  std::string name_;
-  std::vector<std::string> known_;
-  std::optional<Fault> fault_;
-};
+using Object = ClosedObject;
 
 Demand read_hello(Object&) { return Hello{}; }
 
@@ -173,12 +58,7 @@ Demand read_sweep(Object& object) { return Sweep{object.uid("uid")}; }
 
 Demand read_selftest(Object&) { return Selftest{}; }
 
-struct Kinds {
-  std::string_view name;
-  Demand (*read)(Object&);
-};
-
-constexpr Kinds kDemands[] = {
+constexpr DemandKind<Demand> kDemands[] = {
     {"hello", read_hello},   {"prepare", read_prepare}, {"remove", read_remove},
     {"list", read_list},     {"open", read_open},       {"write", read_write},
     {"delete", read_delete}, {"sweep", read_sweep},     {"selftest", read_selftest}};
@@ -204,29 +84,7 @@ bool is_inner_path(std::string_view path) {
 }
 
 tl::expected<Request, Unread> read_request(std::string_view text) {
-  const auto unread = [](std::optional<std::uint64_t> id, std::string what) {
-    return tl::unexpected<Unread>(Unread{id, Fault{Code::kInvalid, std::move(what), 0}});
-  };
-  if (text.size() > kLargestMessage) return unread({}, "the message is too long");
-  policy::Findings findings;
-  const std::optional<Node> tree = parse_json(text, 0, policy::Comments::kRefused, findings);
-  if (!tree || tree->kind != Kind::kObject) return unread({}, "the message is no JSON object");
-  const Member* id = tree->find("id");
-  if (id == nullptr || id->value.kind != Kind::kUnsigned)
-    return unread({}, "the message has no id");
-  Request request;
-  request.id = id->value.number;
-  if (!findings.empty()) return unread(request.id, findings.front().message);
-  Object object(*tree, "");
-  object.know("id");
-  const std::string name = object.text("do");
-  const auto* kind = std::find_if(std::begin(kDemands), std::end(kDemands),
-                                  [&name](const Kinds& known) { return known.name == name; });
-  if (kind == std::end(kDemands)) return unread(request.id, "do: there is no " + in_quotes(name));
-  request.demand = kind->read(object);
-  if (const Outcome<void> whole = object.finish(); !whole)
-    return tl::unexpected<Unread>(Unread{request.id, whole.error()});
-  return request;
+  return read_demand<Request, Demand>(text, kDemands);
 }
 
 std::size_t descriptors_of(const Demand& demand) {

@@ -29,12 +29,13 @@ extern "C" int __wrap_main(int argc, char** argv);
 
 namespace belljar::launcher {
 
-#define LAUNCH_SYMBOL \
-  "_ZN7belljar8launcher6launchERKNS0_4PlanERKNS_6policy6PolicyERKNS0_4HostERKNS0_6EventsE"
+#define LAUNCH_SYMBOL                                                                           \
+  "_ZN7belljar8launcher6launchERKNS0_4PlanERKNS_6policy6PolicyERKNS0_4HostERKNS0_6EventsEPNS0_" \
+  "9AttendantE"
 Record real_launch(const Plan& plan, const policy::Policy& policy, const Host& host,
-                   const Events& events) asm("__real_" LAUNCH_SYMBOL);
+                   const Events& events, Attendant* attendant) asm("__real_" LAUNCH_SYMBOL);
 Record wrapped_launch(const Plan& plan, const policy::Policy& policy, const Host& host,
-                      const Events& events) asm("__wrap_" LAUNCH_SYMBOL);
+                      const Events& events, Attendant* attendant) asm("__wrap_" LAUNCH_SYMBOL);
 
 namespace {
 
@@ -97,7 +98,7 @@ void give_descriptors_back() {
 }  // namespace
 
 Record wrapped_launch(const Plan& plan, const policy::Policy& policy, const Host& host,
-                      const Events& events) {
+                      const Events& events, Attendant* attendant) {
   Plan changed = plan;
   policy::Policy loose = policy;
   changed.steps.erase(std::remove_if(changed.steps.begin(), changed.steps.end(), goes),
@@ -110,7 +111,7 @@ Record wrapped_launch(const Plan& plan, const policy::Policy& policy, const Host
     for (char** entry = environ; *entry != nullptr; ++entry)
       changed.environment.emplace_back(*entry);
   }
-  return real_launch(changed, loose, host, events);
+  return real_launch(changed, loose, host, events, attendant);
 }
 
 namespace {

@@ -1,0 +1,148 @@
+#include "launcher/service/process_tree.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "launcher/sys/proc.hpp"
+#include "launcher/sys/raw.hpp"
+#include "launcher/sys/read_file.hpp"
+#include "launcher/sys/unique_fd.hpp"
+
+namespace belljar::launcher {
+namespace {
+
+using sys::UniqueFd;
+
+/// A tree that is still found to grow after so many looks is killed as far as it is known.
+constexpr int kMostLooks = 64;
+
+std::vector<std::string> names_in(const std::string& path) {
+  std::vector<std::string> names;
+  const int fd = openat(sys::proc_directory(), path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const std::unique_ptr<DIR, int (*)(DIR*)> list(fd < 0 ? nullptr : fdopendir(fd), closedir);
+  while (const dirent* entry = list ? readdir(list.get()) : nullptr)
+    if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9') names.emplace_back(entry->d_name);
+  return names;
+}
+
+/// As /proc/PID/stat has it (man 5 proc): the name in parentheses may hold anything.
+struct Stat {
+  char state = 0;
+  pid_t parent = 0;
+};
+std::optional<Stat> stat_of(const std::string& pid) {
+  const std::string text = sys::read_file(sys::proc_directory(), pid + "/stat");
+  const std::size_t end = text.rfind(')');
+  if (end == std::string::npos) return std::nullopt;
+  std::istringstream rest(text.substr(end + 1));
+  Stat found;
+  if (!(rest >> found.state >> found.parent)) return std::nullopt;
+  return found;
+}
+
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> found;
+  const std::string tasks = std::to_string(parent) + "/task";
+  for (const std::string& task : names_in(tasks)) {
+    std::istringstream list(
+        sys::read_file(sys::proc_directory(), tasks + "/" + task + "/children"));
+    for (pid_t pid = 0; list >> pid;) found.push_back(pid);
+  }
+  return found;
+}
+
+class Tree {
+ public:
+  explicit Tree(pid_t keeper, std::set<pid_t> spared = {})
+      : keeper_(keeper), spared_(std::move(spared)) {}
+
+  /// Stops what was not known before; whether there was any.
+  bool look() {
+    bool found = false;
+    std::vector<pid_t> todo = {keeper_};
+    std::set<pid_t> seen = {keeper_};
+    while (!todo.empty()) {
+      const pid_t parent = todo.back();
+      todo.pop_back();
+      for (const pid_t child : children_of(parent)) {
+        if (spared_.contains(child) || !seen.insert(child).second) continue;
+        todo.push_back(child);
+        found |= stop(child, parent);
+      }
+    }
+    return found;
+  }
+
+  int signal(int number) {
+    for (const auto& [pid, fd] : members_) send(fd.get(), number);
+    if (number != SIGKILL && number != SIGSTOP)
+      for (const auto& [pid, fd] : members_) send(fd.get(), SIGCONT);
+    return static_cast<int>(members_.size());
+  }
+
+ private:
+  static void send(int fd, int number) { sys::raw(SYS_pidfd_send_signal, fd, number, nullptr, 0U); }
+
+  /// The descriptor comes first and the look at the parent after it: a number that was given anew
+  /// meanwhile has another parent, or is a descendant all the same.
+  bool stop(pid_t pid, pid_t parent) {
+    if (members_.contains(pid)) return false;
+    UniqueFd fd(static_cast<int>(sys::raw(SYS_pidfd_open, pid, 0U)));
+    const std::optional<Stat> about = stat_of(std::to_string(pid));
+    if (!fd.valid() || !about || (about->parent != parent && about->parent != keeper_))
+      return false;
+    if (about->state == 'Z' || about->state == 'X') return false;
+    send(fd.get(), SIGSTOP);
+    members_.emplace(pid, std::move(fd));
+    return true;
+  }
+
+  pid_t keeper_;
+  std::set<pid_t> spared_;
+  std::map<pid_t, UniqueFd> members_;
+};
+
+/// The number of `pid` in the innermost of its pid namespaces.
+pid_t inner_number(pid_t pid) {
+  const std::string text = sys::read_file(sys::proc_directory(), std::to_string(pid) + "/status");
+  const std::size_t at = text.find("\nNSpid:");
+  if (at == std::string::npos) return 0;
+  std::istringstream numbers(text.substr(at + 7, text.find('\n', at + 1) - at - 7));
+  pid_t last = 0;
+  while (numbers >> last) {
+  }
+  return last;
+}
+
+}  // namespace
+
+void kill_orphans(pid_t init, const std::set<pid_t>& spared, pid_t spared_inside) {
+  std::set<pid_t> all = spared;
+  if (spared_inside != 0)
+    for (const pid_t child : children_of(init))
+      if (inner_number(child) == spared_inside) all.insert(child);
+  Tree tree(init, std::move(all));
+  for (int look = 0; tree.look() && look < kMostLooks; ++look) {
+  }
+  tree.signal(SIGKILL);
+}
+
+int signal_descendants(pid_t keeper, int number) {
+  Tree tree(keeper);
+  for (int look = 0; tree.look() && look < kMostLooks; ++look) {
+  }
+  return tree.signal(number);
+}
+
+}  // namespace belljar::launcher
