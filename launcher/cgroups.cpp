@@ -40,6 +40,12 @@ bool is_exiting(pid_t pid) {
   return fields >> flags && (flags & kExiting) != 0;
 }
 
+Result<std::chrono::microseconds> cpu_time_in(const sys::Cgroup& cgroup) {
+  if (cgroup.version() == 2)
+    return std::chrono::microseconds(BELLJAR_TRY(cgroup.counter("cpu.stat", "usage_usec")));
+  return std::chrono::microseconds(BELLJAR_TRY(cgroup.counter("cpuacct.usage")) / 1000);
+}
+
 bool counts_cpu_time(const MakeCgroup& make) {
   const auto& had = make.controllers;
   return std::find(had.begin(), had.end(), sys::kCpuAccounting) != had.end();
@@ -61,10 +67,7 @@ std::optional<StepFailure> Cgroups::set_up(const Plan& plan, std::vector<Degrade
       if (name.empty()) name = sys::cgroup_name();
       Result<sys::Cgroup> cgroup = sys::Cgroup::make(make->parent, name, make->controllers);
       absent = !cgroup;
-      if (cgroup)
-        made_.push_back({std::move(*cgroup), false, counts_cpu_time(*make), {}});
-      else
-        done = fail(cgroup.error());
+      done = cgroup ? add(std::move(*cgroup), *make, step, degraded) : fail(cgroup.error());
     } else if (!absent) {
       done = set_limit(made_.back().cgroup, *limit);
       made_.back().memory |= limit->limit == "memory";
@@ -78,6 +81,21 @@ std::optional<StepFailure> Cgroups::set_up(const Plan& plan, std::vector<Degrade
   for (const Made& made : made_)
     if (made.memory) memory_event_ = made.cgroup.watch_memory();
   return std::nullopt;
+}
+
+/// One that cannot be read would let the command run for ever.
+Status Cgroups::add(sys::Cgroup cgroup, const MakeCgroup& make, const Step& step,
+                    std::vector<Degraded>& degraded) {
+  made_.push_back({std::move(cgroup), false, counts_cpu_time(make), {}});
+  if (!made_.back().cpu_time) return {};
+  const Result<std::chrono::microseconds> now = cpu_time_in(made_.back().cgroup);
+  if (now) return {};
+  if (!make.prefer) return fail(now.error());
+  made_.back().cpu_time = false;
+  degraded.push_back({step.control, "cannot " + now.error().what +
+                                        ", so belljar looks at the processes instead, and misses "
+                                        "what children use that nobody waits for"});
+  return {};
 }
 
 Status Cgroups::make_room() {
@@ -134,14 +152,9 @@ bool Cgroups::has_killed_for_memory() const {
   return false;
 }
 
-std::optional<std::chrono::microseconds> Cgroups::cpu_time() const {
-  for (const Made& made : made_) {
-    if (!made.cpu_time) continue;
-    const bool v2 = made.cgroup.version() == 2;
-    const auto used =
-        v2 ? made.cgroup.number("cpu.stat", "usage_usec") : made.cgroup.number("cpuacct.usage");
-    if (used) return std::chrono::microseconds(v2 ? *used : *used / 1000);
-  }
+std::optional<Result<std::chrono::microseconds>> Cgroups::cpu_time() const {
+  for (const Made& made : made_)
+    if (made.cpu_time) return cpu_time_in(made.cgroup);
   return std::nullopt;
 }
 

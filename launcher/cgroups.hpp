@@ -56,8 +56,9 @@ class Cgroups {
 
   [[nodiscard]] CgroupEvidence evidence() const;
 
-  /// What all processes in them have used; nothing where none counts it.
-  [[nodiscard]] std::optional<std::chrono::microseconds> cpu_time() const;
+  /// What all processes in them have used, by the one that counts it; nothing where none does. An
+  /// error when it cannot be read, which it could when it was made.
+  [[nodiscard]] std::optional<Result<std::chrono::microseconds>> cpu_time() const;
 
   /// When nothing of the sandbox is left.
   void remove() { made_.clear(); }
@@ -69,6 +70,9 @@ class Cgroups {
     bool cpu_time = false;
     std::string processes;  ///< What pids.max is; empty without a limit.
   };
+  [[nodiscard]] Status add(sys::Cgroup cgroup, const MakeCgroup& make, const Step& step,
+                           std::vector<Degraded>& degraded);
+
   std::vector<Made> made_;
   sys::UniqueFd memory_event_;
 };

@@ -9,6 +9,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "launcher/sys/proc.hpp"
@@ -105,22 +106,39 @@ CpuMeter::CpuMeter(const Plan& plan, const Cgroups& cgroups) : cgroups_(cgroups)
 void CpuMeter::begin(pid_t init) {
   if (!limit_) return;
   init_ = init;
-  const std::optional<Time> counted = cgroups_.cpu_time();
-  by_cgroup_ = counted.has_value();
-  before_ = counted ? *counted : cpu_time_of_tree(init);
+  const Result<Time> before = read();
+  if (!before) return fail_with(before.error());
+  before_ = *before;
   look();
 }
 
+Result<CpuMeter::Time> CpuMeter::read() const {
+  if (const auto counted = cgroups_.cpu_time()) return *counted;
+  return cpu_time_of_tree(init_);
+}
+
+/// It is looked for at once.
+void CpuMeter::fail_with(Error error) {
+  failure_ = std::move(error);
+  failure_->what = "could not " + failure_->what;
+  failure_->where = "limits.cpu_time";
+  failure_->remedy =
+      "leave the cgroup that belljar has made alone while the command runs, and its processes in "
+      "it";
+  next_ = Clock::now();
+}
+
 bool CpuMeter::work() {
-  if (!next_ || Clock::now() < *next_) return false;
+  if (failure_ || !next_ || Clock::now() < *next_) return false;
   look();
   return used_ >= *limit_;
 }
 
 void CpuMeter::look() {
   const Clock::time_point now = Clock::now();
-  const Time all = by_cgroup_ ? cgroups_.cpu_time().value_or(before_) : cpu_time_of_tree(init_);
-  used_ = std::max(used_, all - before_);
+  const Result<Time> all = read();
+  if (!all) return fail_with(all.error());
+  used_ = std::max(used_, *all - before_);
   static const long kProcessors = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
   const Clock::time_point looked = Clock::now();
   next_ = looked + std::max<Clock::duration>(
@@ -130,7 +148,10 @@ void CpuMeter::look() {
 std::optional<CpuMeter::Time> CpuMeter::end(Time all) {
   if (!limit_ || init_ == 0) return std::nullopt;
   next_.reset();
-  if (by_cgroup_) all = cgroups_.cpu_time().value_or(before_);
+  if (const auto counted = cgroups_.cpu_time()) {
+    if (failure_ || !*counted) return std::nullopt;
+    all = **counted;
+  }
   used_ = std::max(used_, all - before_);
   return used_;
 }

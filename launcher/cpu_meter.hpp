@@ -32,17 +32,23 @@ class CpuMeter {
   /// Looks, when it is time to. True when the limit is met.
   bool work();
 
+  /// Why nothing can be measured any more: a cgroup that counted and does not. Null while all is
+  /// well.
+  [[nodiscard]] const Error* failure() const { return failure_ ? &*failure_ : nullptr; }
+
   /// What was used in the end, `all` being what the kernel has added up for init and all that was
-  /// waited for. Nothing for plans that do not ask for it.
+  /// waited for. Nothing for plans that do not ask for it, and where it could not be measured.
   [[nodiscard]] std::optional<Time> end(Time all);
 
  private:
+  [[nodiscard]] Result<Time> read() const;
   void look();
+  void fail_with(Error error);
 
   std::optional<Time> limit_;
   const Cgroups& cgroups_;
   pid_t init_ = 0;
-  bool by_cgroup_ = false;
+  std::optional<Error> failure_;
   Time before_{};
   Time used_{};  ///< The most that was seen: a process that is just being waited for is not.
   std::optional<Clock::time_point> next_;

@@ -191,7 +191,13 @@ Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const
       return {"the user namespace calls the session " + subject +
                   ", which is not what identity.inside_uid and inside_gid say",
               {},
-              "set them to what it says; 65534 is what it says of ids that it does not map"};
+              "set them to what it says"};
+    case Detail::kUnmappedIds:
+      return {"the user namespace does not map the session's " + subject +
+                  ", so that nothing could be mounted or made in it",
+              {},
+              "join one whose maps have the session's ids, or run the session as one that it maps: "
+              "--set identity.uid=N, --set identity.gid=N"};
     case Detail::kReadBack:
       return {"the kernel does not report what was set: " + subject,
               {},

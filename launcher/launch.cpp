@@ -354,7 +354,17 @@ class Launcher {
     int error = write_file(directory + "/setgroups", "deny");
     if (error == 0) error = write_file(directory + "/uid_map", map_lines(map_->uids));
     if (error == 0) error = write_file(directory + "/gid_map", map_lines(map_->gids));
+    // One line maps what it says or is refused.
+    if (error == 0 && map_->uids.size() + map_->gids.size() > 2) error = read_maps_back(pid);
     return error == 0 ? let_go_on() : error;
+  }
+
+  int read_maps_back(pid_t pid) {
+    Status right = check_map(pid, "uid", map_->uids, "belljar");
+    if (right) right = check_map(pid, "gid", map_->gids, "belljar");
+    if (right) return 0;
+    own_failure_ = right.error();
+    return right.error().sys_errno;
   }
 
   /// As write_maps, where belljar may not. A value when the attempt is over.
@@ -367,24 +377,41 @@ class Launcher {
       map_error_ = let_go_on();
       return map_error_ == 0 ? std::nullopt : std::optional(cannot_map());
     }
+    if (record_.signal) {
+      if (helper_ > 0) kill(helper_, SIGKILL);
+      return ended_silently();
+    }
     own_failure_ = done.error();
     return cannot_act();
   }
 
-  static Status have_map_written(pid_t pid, const std::string& kind,
-                                 const std::vector<IdLine>& lines) {
+  Status have_map_written(pid_t pid, const std::string& kind, const std::vector<IdLine>& lines) {
+    const std::string helper = "new" + kind + "map";
+    const sys::Interruption interruption{signals_.get(), [this] {
+                                           pass_signal_on();
+                                           return record_.signal.has_value();
+                                         }};
+    BELLJAR_CHECK(sys::run_id_helper(helper, pid, numbers_of(lines), interruption));
+    return check_map(pid, kind, lines, helper);
+  }
+
+  static std::vector<std::uint32_t> numbers_of(const std::vector<IdLine>& lines) {
     std::vector<std::uint32_t> numbers;
     for (const IdLine& line : lines)
       numbers.insert(numbers.end(), {line.inside, line.outside, line.count});
-    const std::string helper = "new" + kind + "map";
-    BELLJAR_CHECK(sys::run_id_helper(helper, pid, numbers));
+    return numbers;
+  }
+
+  /// What the kernel says of the map that `writer` was to write.
+  static Status check_map(pid_t pid, const std::string& kind, const std::vector<IdLine>& lines,
+                          const std::string& writer) {
     std::istringstream written(
         sys::read_file(sys::proc_directory(), std::to_string(pid) + "/" + kind + "_map"));
     std::vector<std::uint32_t> found;
     for (std::uint32_t number = 0; written >> number;) found.push_back(number);
-    if (found == numbers) return {};
+    if (found == numbers_of(lines)) return {};
     return fail({ErrorKind::kRefused, EPROTO,
-                 "the kernel does not report the " + kind + " map that " + helper + " was given",
+                 "the kernel does not report the " + kind + " map that " + writer + " was to write",
                  "identity.ids", "please report it with the output of `belljar explain`"});
   }
 
@@ -499,6 +526,10 @@ class Launcher {
       if (started_ && cpu_meter_.work()) return end_with(Cause::kCpuTime);
       if (started_ && attendant_ != nullptr) attendant_->work();
       if (const char* by = ended_by()) return end_for(by);
+      if (cpu_meter_.failure() != nullptr) {
+        own_failure_ = *cpu_meter_.failure();
+        return cannot_act();
+      }
       if (count == 0) continue;
       // Messages first: a signal that comes after the command's start is the command's.
       bool heard = false;

@@ -49,8 +49,9 @@ Result<UniqueFd> open_namespace(const JoinNamespace& action) {
 std::string remedy(int error) {
   if (error == ELOOP) return "name what the link points to; for /proc/self, the process";
   if (error == EACCES)
-    return "its process belongs to another uid: run belljar as that one, or as root, or have the "
-           "namespace mounted on a file";
+    return "its process belongs to another uid, or has capabilities that belljar has not: run "
+           "belljar as that uid, or as root with CAP_SYS_PTRACE, or have the namespace mounted on "
+           "a file (touch FILE; mount --bind /proc/PID/ns/KIND FILE)";
   return "name one that is there: /proc/PID/ns/KIND while PID runs, /run/netns/NAME after ip netns "
          "add NAME";
 }

@@ -2555,11 +2555,50 @@ int join_others(Child& child, bool (&joined)[kMostJoins], bool user_comes, int& 
   return 0;
 }
 
+/// Whether one of the maps of our user namespace has `id` inside. Of an id that it lacks the kernel
+/// says 65534, which another one may have.
+int is_mapped(Child& child, const char* map, std::uint32_t id) noexcept {
+  char text[16384];  // 340 lines of 33 signs.
+  const long fd = raw(SYS_openat, child.arena.proc, map, O_RDONLY | O_CLOEXEC, 0);
+  if (fd < 0) return static_cast<int>(fd);
+  std::size_t length = 0;
+  long got = 1;
+  while (got > 0 && length + 1 < sizeof text) {
+    got = raw(SYS_read, fd, text + length, sizeof text - 1 - length);
+    if (got > 0) length += static_cast<std::size_t>(got);
+  }
+  close_fd(static_cast<int>(fd));
+  text[length] = '\0';
+  std::uint64_t numbers[3] = {};
+  for (const char* at = text; got >= 0 && *at != '\0';) {
+    for (std::uint64_t& number : numbers) {
+      while (*at == ' ') ++at;
+      for (number = 0; *at >= '0' && *at <= '9'; ++at)
+        number = number * 10 + static_cast<std::uint64_t>(*at - '0');
+    }
+    if (id >= numbers[0] && id - numbers[0] < numbers[2]) return 1;
+    if (*at++ != '\n') break;
+  }
+  return static_cast<int>(got < 0 ? got : 0);
+}
+
+int check_mapped(Child& child, const char* map, const char* kind, std::uint32_t outside,
+                 std::uint32_t inside) noexcept {
+  const int mapped = is_mapped(child, map, inside);
+  if (mapped != 0) return mapped;
+  char text[32];
+  append_number(append_text(text, kind), outside);
+  set_subject(child, Detail::kUnmappedIds, text);
+  return -EOVERFLOW;
+}
+
 /// The user namespace has to know the session's ids by the numbers that the plan reckons with.
 int check_foreign_ids(Child& child) noexcept {
   std::uint32_t uid = 0, gid = 0, unused1 = 0, unused2 = 0;
   long rc = raw(SYS_getresuid, &uid, &unused1, &unused2);
   if (rc >= 0) rc = raw(SYS_getresgid, &gid, &unused1, &unused2);
+  if (rc >= 0) rc = check_mapped(child, "self/uid_map", "uid ", child.image.uid_outside, uid);
+  if (rc >= 0) rc = check_mapped(child, "self/gid_map", "gid ", child.image.gid_outside, gid);
   if (rc < 0) return static_cast<int>(rc);
   if (uid == child.image.uid_inside && gid == child.image.gid_inside) return 0;
   char text[64];

@@ -191,6 +191,7 @@ enum class Detail : std::uint32_t {
   kIsDirectory,          ///< exec: it is a directory.
   kNoFormat,             ///< exec: `subject` is no program of this machine and has no #! line.
   kForeignIds,           ///< The user namespace that is joined calls the session `subject`.
+  kUnmappedIds,          ///< The user namespace that is joined has no `subject`, the session's id.
   kUpperUnusable,  ///< The kernel cannot work in `subject` and would make the overlay read-only.
   kPlantedLink,    ///< `subject`, a symbolic link that a command can have made, stood in the way.
 };

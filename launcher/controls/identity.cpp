@@ -66,6 +66,26 @@ struct Subordinate {
   const std::vector<sys::IdRange>& ranges;
 };
 
+/// What is listed twice, by number and by name perhaps, counts once. One id of the host for two of
+/// the sandbox's is what the kernel refuses, with no more than EINVAL.
+Result<std::vector<sys::IdRange>> ranges_apart(const Subordinate& table, const std::string& whose) {
+  std::vector<sys::IdRange> apart;
+  const auto text = [](const sys::IdRange& range) {
+    return std::to_string(range.first) + ":" + std::to_string(range.count);
+  };
+  for (const sys::IdRange& range : table.ranges) {
+    if (std::find(apart.begin(), apart.end(), range) != apart.end()) continue;
+    for (const sys::IdRange& other : apart)
+      if (range.first - other.first < other.count || other.first - range.first < range.count)
+        return fail(
+            {ErrorKind::kRefused, 0,
+             whose + "the ranges " + text(other) + " and " + text(range) + ", which overlap",
+             "identity.ids", "correct one of them in " + std::string(table.file)});
+    apart.push_back(range);
+  }
+  return apart;
+}
+
 /// Inside, ids from 0 upwards but for the own one; outside, the ranges in their order. So the first
 /// of them stay the same when there are more.
 Result<std::vector<IdLine>> map_of(const PlanBuilder& builder, IdLine own,
@@ -75,7 +95,8 @@ Result<std::vector<IdLine>> map_of(const PlanBuilder& builder, IdLine own,
   const std::string whose =
       std::string(table.file) + " gives uid " + std::to_string(builder.ids.uid) + " ";
   std::uint64_t inside = 0, given = 0;
-  for (const sys::IdRange& range : table.ranges) {
+  const std::vector<sys::IdRange> ranges = BELLJAR_TRY(ranges_apart(table, whose));
+  for (const sys::IdRange& range : ranges) {
     given += range.count;
     const bool holds_own = own.outside - range.first < range.count;
     if (range.first == 0 || holds_own)

@@ -189,6 +189,9 @@ std::string time_remedy(int error) {
 }
 
 std::string join_remedy(const JoinNamespace& joined, int error) {
+  if (error == EINVAL && joined.flag == CLONE_NEWUSER)
+    return "it is the one that belljar is in already, where nothing would be joined: name another "
+           "one, or set namespaces.user to \"new\"";
   if (error != EPERM) return {};
   if (joined.flag == CLONE_NEWUSER)
     return "run belljar as the uid that it belongs to, outside of it, or as root; in a container, "

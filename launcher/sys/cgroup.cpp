@@ -329,11 +329,17 @@ CgroupPlaces find_cgroup_places(std::string_view membership, std::string_view mo
   }
   if (unified.empty()) return places;
   const bool accounting = std::erase(unified, kCpuAccounting) > 0;
-  Result<CgroupParent> place =
-      unified.empty() ? place_for_accounting(*own_unified) : place_v2(*own_unified, unified);
-  if (accounting && place && !unified.empty()) place->controllers.emplace_back(kCpuAccounting);
+  Result<CgroupParent> place = place_v2(*own_unified, unified);
+  if (accounting && place) place->controllers.emplace_back(kCpuAccounting);
   if (place) places.parents.push_back(*place);
-  if (accounting) unified.emplace_back(kCpuAccounting);
+  if (accounting && !place) {
+    // Whatever there is no place for, time is counted without a controller.
+    Result<CgroupParent> counting = place_for_accounting(*own_unified);
+    if (counting)
+      places.parents.push_back(std::move(*counting));
+    else
+      places.missing.emplace(kCpuAccounting, counting.error());
+  }
   for (const std::string& controller : unified) {
     if (places.serving(controller) != nullptr) continue;
     Error why = place ? unavailable(ENOENT, "the cgroup " + place->directory +
@@ -492,6 +498,14 @@ std::optional<std::uint64_t> Cgroup::number(const char* file, std::string_view k
     if (line.starts_with(key) && line.size() > key.size() && line[key.size()] == ' ')
       return parse_number(line.substr(key.size() + 1));
   return std::nullopt;
+}
+
+Result<std::uint64_t> Cgroup::counter(const char* file, std::string_view key) const {
+  if (const auto value = number(file, key)) return *value;
+  const bool there = faccessat(directory_.get(), file, R_OK, AT_EACCESS) == 0;
+  return sys_failure(there ? EPROTO : errno, "read " +
+                                                 std::string(key.empty() ? "the number" : key) +
+                                                 " in " + where_ + "/" + name_ + "/" + file);
 }
 
 UniqueFd Cgroup::watch_memory() const {

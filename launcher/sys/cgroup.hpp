@@ -109,6 +109,9 @@ class Cgroup {
   [[nodiscard]] std::optional<std::uint64_t> number(const char* file,
                                                     std::string_view key = {}) const;
 
+  /// The same for one that has to be there; the error names it.
+  [[nodiscard]] Result<std::uint64_t> counter(const char* file, std::string_view key = {}) const;
+
   /// v1: an eventfd that becomes readable when memory has run out. Invalid where there is none.
   [[nodiscard]] UniqueFd watch_memory() const;
 

@@ -11,6 +11,7 @@
 #include <array>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <csignal>
 #include <optional>
 
@@ -23,7 +24,7 @@ namespace {
 constexpr std::array kPlaces = {"/usr/bin/", "/run/wrappers/bin/"};
 constexpr std::uint64_t kIds = 4294967295;  // (uid_t)-1 is none.
 /// It may ask a directory service.
-constexpr int kPatienceMs = 60'000;
+constexpr std::chrono::seconds kPatience{60};
 
 /// The first `room` fields of a line that are separated by colons; the last one takes the rest.
 std::vector<std::string_view> fields(std::string_view line, std::size_t room) {
@@ -61,13 +62,21 @@ void each_line(std::string_view text, Function function) {
   _exit(127);
 }
 
-/// What it says until it ends; nothing when it does not.
-std::optional<std::string> listen_to(int fd) {
+/// What it says until it ends. ETIMEDOUT when it does not, EINTR when it is not waited for.
+Result<std::string> listen_to(int fd, const std::string& name, const Interruption& interruption) {
   std::string said;
   std::array<char, 512> buffer{};
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + kPatience;
   for (;;) {
-    pollfd ready{fd, POLLIN, 0};
-    if (poll(&ready, 1, kPatienceMs) != 1) return std::nullopt;
+    std::array<pollfd, 2> ready = {{{fd, POLLIN, 0}, {interruption.descriptor, POLLIN, 0}}};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+    const int count = left <= 0 ? 0 : poll(ready.data(), ready.size(), static_cast<int>(left));
+    if (count == 0) return sys_failure(ETIMEDOUT, name + " does not end");
+    if (count < 0) return sys_failure(errno, "wait for " + name);
+    if (ready[1].revents != 0 && interruption.ends())
+      return sys_failure(EINTR, name + " is not waited for");
+    if (ready[0].revents == 0) continue;
     const ssize_t got = read(fd, buffer.data(), buffer.size());
     if (got <= 0) return said.substr(0, said.find('\n'));
     if (said.size() < 4096) said.append(buffer.data(), static_cast<std::size_t>(got));
@@ -115,7 +124,8 @@ Result<UniqueFd> open_id_helper(const std::string& name) {
                "identity.ids", "apt-get install uidmap (Fedora: shadow-utils)"});
 }
 
-Status run_id_helper(const std::string& name, pid_t pid, const std::vector<std::uint32_t>& lines) {
+Status run_id_helper(const std::string& name, pid_t pid, const std::vector<std::uint32_t>& lines,
+                     const Interruption& interruption) {
   const UniqueFd program = BELLJAR_TRY(open_id_helper(name));
   std::vector<std::string> words = {name, std::to_string(pid)};
   for (std::uint32_t word : lines) words.push_back(std::to_string(word));
@@ -132,16 +142,16 @@ Status run_id_helper(const std::string& name, pid_t pid, const std::vector<std::
   if (child < 0) return sys_failure(errno, "run " + name);
   if (child == 0) become(program.get(), null.get(), input.get(), argv.data());
   input.reset();
-  const std::optional<std::string> said = listen_to(output.get());
+  const Result<std::string> said = listen_to(output.get(), name, interruption);
   // A set-user-id program need not take it from us.
   const bool gone = said || kill(child, SIGKILL) == 0;
   int status = 0;
   while (gone && waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (said && WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
-  return fail({ErrorKind::kRefused, EPERM,
+  return fail({ErrorKind::kRefused, said ? EPERM : said.error().sys_errno,
                said ? name + " maps nothing: " + (said->empty() ? "it gives no reason" : *said)
-                    : name + " does not end",
+                    : said.error().what,
                "identity.ids",
                "see man 1 " + name +
                    "; it has to be set-user-id root, on a file system without "

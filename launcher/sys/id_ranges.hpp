@@ -5,6 +5,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,9 +35,16 @@ struct IdRange {
 /// never by PATH, and only a program that nobody but root can have put there.
 [[nodiscard]] Result<UniqueFd> open_id_helper(const std::string& name);
 
+/// What is heard while one of them runs, which may take a directory service's time.
+struct Interruption {
+  int descriptor = -1;
+  std::function<bool()> ends;  ///< Called when that is readable; true: do not wait any longer.
+};
+
 /// Runs it on the process `pid`, with `lines` of inside, outside and count, and an environment of
-/// its own. What it complains of is in the error.
+/// its own. What it complains of is in the error, which is EINTR when an interruption has ended it.
 [[nodiscard]] Status run_id_helper(const std::string& name, pid_t pid,
-                                   const std::vector<std::uint32_t>& lines);
+                                   const std::vector<std::uint32_t>& lines,
+                                   const Interruption& interruption);
 
 }  // namespace belljar::sys

@@ -204,6 +204,23 @@ class CpuTime(CgroupTest):
         self.assertNotIn("cpu_us", self.sandbox("true").record["usage"])
 
 
+class CpuTimeUncounted(CgroupTest):
+
+    def test_a_command_whose_cgroup_is_taken_away_does_not_run_for_ever(self):
+        policy = limits(cpu_time="2s")
+        running = self.start_inside("while True: pass", policy=policy, before=self.placed(), status=True, timeout=60)
+        running.wait_until_started()
+        (name,) = self.cgroups()
+        place = ROOT / "cpuacct" / HERE
+        for pid in (place / name / "cgroup.procs").read_text().split():
+            (place / "cgroup.procs").write_text(pid)
+        wait_for(lambda: not (place / name / "cgroup.procs").read_text(), what="an empty cgroup")
+        (place / name).rmdir()
+        run = running.finish()
+        self.check_refused(run, "could not read the number in", f"{name}/cpuacct.usage", "limits.cpu_time", "leave the cgroup")
+        self.assertNotIn("cpu_us", run.record["usage"])
+
+
 class CpuTimeWithoutACgroup(CpuTime):
     """belljar looks at the processes, where the policy prefers that to no launch."""
 

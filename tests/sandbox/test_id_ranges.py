@@ -3,8 +3,9 @@ name in /etc/passwd, are replaced in a mount namespace that only the launch has.
 
 import os
 import pathlib
+import signal
 
-from harness import TOOLS_STAGED, SandboxTest, as_root, callers, environment, main
+from harness import TOOLS_STAGED, SandboxTest, as_root, callers, descendants, environment, main, wait_for
 
 FILTER = str(TOOLS_STAGED / "without_new_calls")
 FIRST = 700000
@@ -149,6 +150,42 @@ class Refused(RangeTest):
         run = self.sandbox("true", policy=ids(10), before=self.tables(), wrap=wrap)
         self.check_refused(run, "newuidmap has no privileges for a caller with no_new_privs", "no-new-privileges")
         self.check_exited(self.sandbox("true", before=self.tables(), wrap=wrap))
+
+    @callers("user")
+    def test_a_program_that_takes_its_time_can_be_interrupted(self):
+        # sleep(1) adds the numbers that it gets up.
+        before = self.tables(more="mount --bind /bin/sleep /usr/bin/newuidmap")
+        running = self.start_sandbox("true", policy=ids(10), before=before)
+
+        def is_running():
+            return any(pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"newuidmap\0")
+                       for pid, _, _ in descendants(running.process.pid))
+
+        wait_for(is_running, seconds=20, what="the program")
+        running.send(signal.SIGWINCH)  # Not one that ends it.
+        running.send(signal.SIGTERM)
+        run = running.finish()
+        self.assertEqual((run.record["cause"], run.record["by"], run.record["signal"], run.code),
+                         ("killed", "signal", "SIGTERM", -signal.SIGTERM), str(run))
+
+    @callers("root")
+    def test_a_map_that_the_kernel_does_not_report_is_refused(self):
+        log = self.dir / "log"
+
+        def traced(*more):
+            return self.sandbox("true", policy=ids(10), before=self.tables(),
+                                wrap=["strace", "-o", log, "-e", "trace=write", *more])
+
+        self.check_exited(traced())
+        writes = [line for line in log.read_text().splitlines() if line.startswith("write(")]
+        maps = [place for place, line in enumerate(writes, 1) if str(FIRST) in line]
+        self.assertEqual(len(maps), 2, writes)
+        for kind, place in zip(("uid", "gid"), maps):
+            # The call says that all is written, and nothing is.
+            length = writes[place - 1].rsplit("= ", 1)[1]
+            run = traced("-e", f"inject=write:retval={length}:when={place}")
+            self.check_refused(run, f"the kernel does not report the {kind} map that belljar was to write", "EPROTO",
+                               "identity.ids")
 
     @callers("user")
     def test_what_the_program_says_is_told(self):

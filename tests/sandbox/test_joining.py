@@ -118,6 +118,30 @@ class Joined(JoinTest):
 
 class Refused(JoinTest):
 
+    def test_a_user_namespace_that_lacks_the_sessions_id_is_named_so(self):
+        place = self.place("user", *OWNED, by_user=True, options=["--map-user=5", "--map-group=5"],
+                           script="exec sleep 1000")
+        policy = {**self.joining(place, "user"), "identity": {"inside_uid": 65534, "inside_gid": 65534}}
+        self.check_refused(self.sandbox("true", policy=policy), "the user namespace calls the session uid 5, gid 5")
+
+    @callers("root")
+    def test_ids_that_are_not_mapped_are_not_taken_for_nobody(self):
+        place = self.place("user", options=["--map-root-user"])
+        policy = {**self.joining(place, "user"), "identity": {"inside_uid": 65534, "inside_gid": 65534}}
+        run = self.sandbox("true", policy=policy)
+        self.check_refused(run, f"the user namespace does not map the session's uid {self.uid}", "EOVERFLOW",
+                           "namespaces.user", "join one whose maps have the session's ids")
+
+    @callers("root")
+    def test_belljars_own_user_namespace_is_not_another_one(self):
+        run = self.sandbox("true", policy={"namespaces": {"user": f"/proc/{os.getpid()}/ns/user"}})
+        self.check_refused(run, "EINVAL", "namespaces.user", "the one that belljar is in already", '"new"')
+
+    @callers("five", "user")
+    def test_a_namespace_of_a_stronger_process_is_out_of_reach_and_the_remedy_says_how(self):
+        run = self.sandbox("true", policy={"network": {"mode": "/proc/1/ns/net"}})
+        self.check_refused(run, "EACCES", "/proc/1/ns/net", "network.mode", "CAP_SYS_PTRACE", "mount --bind")
+
     def bound(self, place, kind):
         """A file that the namespace is mounted on, for this launch only, and the `before` that does it."""
         file = self.make_file(f"bound-{kind}")

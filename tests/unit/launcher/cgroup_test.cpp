@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "launcher/cgroups.hpp"
 #include "planning.hpp"
 
 using namespace belljar;
@@ -199,6 +200,37 @@ TEST_CASE("v2: every cgroup counts processor time, with or without controllers")
   CHECK(cgroup->number("cpu.stat", "usage_usec") == 2500000);
   fs::remove(tree.root + "/unit/sandbox/cpu.stat");
   CHECK(cgroup->remove());
+}
+
+TEST_CASE("v2: processor time is counted where no controller was given") {
+  const FakeTree tree;
+  tree.add("/unit", "", "");
+  tree.add("/unit/main", "", "", "1\n2\n");
+  const sys::CgroupPlaces places = tree.places("/unit/main", {"memory", "cpuacct"});
+  CHECK(refusal_at(places, "memory").sys_errno == ENOENT);
+  REQUIRE(places.serving("cpuacct") != nullptr);
+  CHECK(places.serving("cpuacct")->directory == tree.root + "/unit/main");
+}
+
+TEST_CASE("a cgroup whose count cannot be read is no meter of processor time") {
+  const FakeTree tree;
+  tree.add("/busy", "", "", "1\n2\n");
+  for (const bool prefer : {false, true}) {
+    launcher::Plan plan;
+    launcher::Step step;
+    step.side = launcher::Side::kLauncher;
+    step.control = "cgroup";
+    step.action = launcher::MakeCgroup{
+        *tree.places("/busy", {"cpuacct"}).serving("cpuacct"), {"cpuacct"}, prefer};
+    plan.steps.push_back(step);
+    std::vector<launcher::Degraded> degraded;
+    launcher::Cgroups cgroups;
+    const auto failed = cgroups.set_up(plan, degraded);
+    CHECK(failed.has_value() == !prefer);
+    if (failed) CHECK(failed->error.what.find("cpu.stat") != std::string::npos);
+    CHECK(degraded.size() == (prefer ? 1U : 0U));
+    if (prefer) CHECK_FALSE(cgroups.cpu_time().has_value());
+  }
 }
 
 TEST_CASE("v2: the kernel freezes and kills a cgroup as a whole") {

@@ -73,6 +73,26 @@ TEST_CASE("ids that nobody gave are refused, and so are root's and the own one")
   CHECK(refusal(R"("ids":400)", host_with(many)).what == "the kernel takes 340 ranges at most");
 }
 
+TEST_CASE("a range that is listed twice counts once, and ranges that overlap are refused") {
+  using Lines = std::vector<IdLine>;
+  const Host twice = host_with({{100000, 10}, {100000, 10}, {200000, 10}});
+  CHECK(uids(R"("ids":15)", twice) == Lines{{1000, 1000, 1}, {0, 100000, 10}, {10, 200000, 5}});
+  CHECK(refusal(R"("ids":25)", twice).what.find("20 ids, and 25") != std::string::npos);
+  const std::vector<std::vector<IdRange>> overlapping = {{{100000, 10}, {100009, 10}},
+                                                         {{100009, 10}, {100000, 10}},
+                                                         {{100000, 10}, {100002, 3}},
+                                                         {{100002, 3}, {100000, 10}},
+                                                         {{100000, 10}, {100000, 5}}};
+  for (const std::vector<IdRange>& ranges : overlapping) {
+    const belljar::Error error = refusal(R"("ids":5)", host_with(ranges));
+    CHECK(error.what.starts_with("/etc/subuid gives uid 1000 the ranges "));
+    CHECK(error.what.ends_with("which overlap"));
+  }
+  CHECK(refusal(R"("ids":5)", host_with(overlapping[0])).what.find("100000:10 and 100009:10") !=
+        std::string::npos);
+  CHECK(uids(R"("ids":20)", host_with({{100010, 10}, {100000, 10}})).size() == 3);
+}
+
 TEST_CASE("only a caller without privileges needs the two programs") {
   const policy::Policy policy = policy_of(R"({"version":1,"identity":{"uid":1000,"ids":5}})");
   Host host = host_with({{100000, 10}});
