@@ -54,6 +54,9 @@ class Cgroups {
   /// rest go on, so that ending the whole is left to belljar.
   [[nodiscard]] bool has_killed_for_memory() const;
 
+  /// The names of those that were set.
+  [[nodiscard]] const std::vector<std::string>& limits() const { return limits_; }
+
   [[nodiscard]] CgroupEvidence evidence() const;
 
   /// What all processes in them have used; nothing where none counts it.
@@ -70,6 +73,7 @@ class Cgroups {
     std::string processes;  ///< What pids.max is; empty without a limit.
   };
   std::vector<Made> made_;
+  std::vector<std::string> limits_;
   sys::UniqueFd memory_event_;
 };
 
