@@ -70,6 +70,7 @@ std::optional<StepFailure> Cgroups::set_up(const Plan& plan, std::vector<Degrade
       done = cgroup ? add(std::move(*cgroup), *make, step, degraded) : fail(cgroup.error());
     } else if (!absent) {
       done = set_limit(made_.back().cgroup, *limit);
+      if (done) limits_.push_back(limit->limit);
       made_.back().memory |= limit->limit == "memory";
       if (limit->limit == "processes") made_.back().processes = limit->writes.front().value;
     }

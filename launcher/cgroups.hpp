@@ -54,6 +54,9 @@ class Cgroups {
   /// rest go on, so that ending the whole is left to belljar.
   [[nodiscard]] bool has_killed_for_memory() const;
 
+  /// The names of those that were set.
+  [[nodiscard]] const std::vector<std::string>& limits() const { return limits_; }
+
   [[nodiscard]] CgroupEvidence evidence() const;
 
   /// What all processes in them have used, by the one that counts it; nothing where none does. An
@@ -74,6 +77,7 @@ class Cgroups {
                            std::vector<Degraded>& degraded);
 
   std::vector<Made> made_;
+  std::vector<std::string> limits_;
   sys::UniqueFd memory_event_;
 };
 

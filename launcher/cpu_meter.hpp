@@ -26,6 +26,8 @@ class CpuMeter {
   /// The command has started: what making the sandbox took is not counted.
   void begin(pid_t init);
 
+  [[nodiscard]] std::optional<Time> limit() const { return limit_; }
+
   /// When to look again: not before the limit can be met on all processors. Nothing when never.
   [[nodiscard]] std::optional<Clock::time_point> next() const { return next_; }
 

@@ -35,6 +35,8 @@ class DiskMeter {
   /// Opens the places and measures them once: an error when they already hold too much.
   [[nodiscard]] Status begin();
 
+  [[nodiscard]] std::optional<std::uint64_t> limit() const { return limit_; }
+
   /// When there is work to do; nothing when there never is.
   [[nodiscard]] std::optional<Clock::time_point> next() const { return next_; }
 

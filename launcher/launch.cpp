@@ -922,7 +922,9 @@ class Launcher {
     if (attendant_ != nullptr)
       attendant_->begin({control_.get(), init_pid_, record_.back_end, record_.degraded,
                          record_.setup_time, [this] { return terminal_.master(); }});
-    if (events_.armed) events_.armed(time_given());
+    if (events_.armed)
+      events_.armed(
+          {time_given(), cpu_meter_.limit(), relay_.limit(), meter_.limit(), cgroups_.limits()});
   }
 
   void note_proc_mode(ProcMode mode) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -15,13 +16,22 @@
 
 namespace belljar::launcher {
 
+/// What belljar itself watches over while a command runs, as the loop that ends it has it: none
+/// where it does not.
+struct Watched {
+  std::optional<std::chrono::milliseconds> wall_time;
+  std::optional<std::chrono::microseconds> cpu_time;
+  std::optional<std::uint64_t> output;
+  std::optional<std::uint64_t> disk;
+  std::vector<std::string> cgroup;  ///< The limits that the kernel watches over, by name.
+};
+
 /// What happens while a command runs, told as it happens. Any member may be empty.
 struct Events {
   std::function<void(int pid)> started;     ///< The sandbox's init, as the caller sees it.
   std::function<void(int signal)> stopped;  ///< The command was stopped.
   std::function<void()> continued;
-  /// The time that the command is given, as the loop that ends it waits; none without a limit.
-  std::function<void(std::optional<std::chrono::milliseconds>)> armed = {};
+  std::function<void(const Watched&)> armed = {};  ///< The command has begun.
 };
 
 /// Init's word on something other than the plan's own command.

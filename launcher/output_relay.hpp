@@ -39,6 +39,7 @@ class OutputRelay {
   /// Whether anything may still come.
   [[nodiscard]] bool is_open() const;
 
+  [[nodiscard]] std::optional<std::uint64_t> limit() const { return limit_; }
   [[nodiscard]] bool exceeded() const { return exceeded_; }
 
   /// Bytes so far.

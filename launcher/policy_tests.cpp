@@ -75,12 +75,16 @@ class PolicyTrial {
     report_.degraded = controls.degraded;
     for (const ProbeAnswer& answer : controls.probes) {
       if (answer.promised.empty() || answer.verdict.empty()) continue;
-      report_.results.push_back(
-          {"probe " + answer.name, !answer.broken(), answer.verdict, "denied", answer.promised});
+      const std::string value = answer.is_fact ? " " + answer.value : std::string();
+      const std::string seen = answer.seen.empty() ? std::string() : ": " + answer.seen;
+      report_.results.push_back({"probe " + answer.name + value,
+                                 !answer.broken() && !answer.unknown(), answer.verdict + seen,
+                                 answer.is_fact ? kHolds : "denied", answer.promised});
     }
-    for (const NotInForce& item : controls.missing)
-      if (item.what.find("must be refused") == std::string::npos)
-        report_.results.push_back({item.control, false, item.what, "in force", item.policy});
+    for (const auto* items : {&controls.missing, &controls.unknown})
+      for (const NotInForce& item : *items)
+        if (!item.by_probe)
+          report_.results.push_back({item.control, false, item.what, "in force", item.policy});
   }
 
   void wait_for_wall_time() {

@@ -143,7 +143,9 @@ std::string SelftestReport::json() const {
   for (const ProbeAnswer& answer : controls.probes)
     out["probes"].push_back({{"control", answer.control},
                              {"name", answer.name},
+                             {"value", answer.is_fact ? Json(answer.value) : Json()},
                              {"verdict", answer.verdict.empty() ? Json() : Json(answer.verdict)},
+                             {"seen", answer.seen},
                              {"promised", answer.promised}});
   return out.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

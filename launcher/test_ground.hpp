@@ -1,6 +1,7 @@
 // Where a self-test's sandbox has its workspace: a directory in the real place, gone afterwards.
 #pragma once
 
+#include <csignal>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +13,9 @@
 namespace belljar::launcher {
 
 /// A fresh directory of the session's below a root, as the daemon makes one for each session. What
-/// was made on the way to it goes as well, when it ends.
+/// was made on the way to it goes as well, when it ends. It is locked while it is in use, and one
+/// that nobody holds, because its belljar was killed, goes with the next. INT, TERM and HUP wait
+/// until it is gone.
 class TestGround {
  public:
   /// Makes it. `root` is made when absent, root-owned and 0711. Errors name the directory and what
@@ -32,12 +35,15 @@ class TestGround {
   TestGround() = default;
   Status make_root(const std::string& root);
   Status make_own(const SessionIds& ids, const Host& host);
+  Status make_locked(const std::string& root);
+  void hold_signals();
 
+  std::optional<sigset_t> mask_;  ///< The signals that were blocked before.
   std::string root_;
   std::string path_;
   sys::UniqueFd directory_;
   std::vector<std::string> made_;  ///< Directories on the way, the highest first.
-  bool copied_ = false;
+  bool copied_ = false;            ///< It holds a copy of belljar.
 };
 
 /// Where sessions have their workspaces when no setting says so: /var/lib/belljar/sessions, or for

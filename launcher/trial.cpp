@@ -1,7 +1,12 @@
 #include "launcher/trial.hpp"
 
 #include <fcntl.h>
+#include <linux/keyctl.h>
 #include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,10 +14,14 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <cstddef>
+#include <cstring>
 #include <sstream>
 
+#include "launcher/controls/facts.hpp"
 #include "launcher/failure.hpp"
 #include "launcher/launch.hpp"
+#include "launcher/sys/raw.hpp"
 #include "launcher/sys/unique_fd.hpp"
 
 namespace belljar::launcher {
@@ -21,8 +30,10 @@ namespace {
 using namespace std::chrono_literals;
 using sys::UniqueFd;
 
-/// Where belljar is shown. No policy of anybody's has a use for it.
+/// Where belljar is shown, and the ground beside a workspace. No policy of anybody's has a use for
+/// them.
 constexpr const char* kInside = "/.belljar";
+constexpr const char* kSecondWork = "/.belljar-workspace";
 
 /// Reads what is written into a pipe for as long as anybody can write into it, and keeps the
 /// beginning: a command that says much must neither wait for belljar nor fill its memory. A process
@@ -156,16 +167,24 @@ Result<TrialPolicy> TrialPolicy::make(policy::Policy policy, const SessionIds& i
   TrialPolicy trial;
   open_streams(policy);
   if (kind != TrialKind::kWhole) make_room(policy);
-  if (kind == TrialKind::kSession && policy.filesystem.workspace &&
-      policy.filesystem.workspace->path == ".")
-    policy.filesystem.workspace->path = ground.path();
+  // With the host's own root below it there is no place for a mount point of ours.
+  const bool has_place = !policy.filesystem.mounts.contains("/");
+  if (kind == TrialKind::kSession && policy.filesystem.workspace) {
+    if (policy.filesystem.workspace->path == ".")
+      policy.filesystem.workspace->path = ground.path();
+    else
+      trial.second_work_ = has_place ? kSecondWork : ground.path();
+  }
+  if (trial.second_work_) {
+    policy::Mount shown;
+    shown.source = ground.path();
+    policy.filesystem.mounts[*trial.second_work_] = shown;
+  }
   std::string source = own_program();
   const Result<Access> access = access_as(ids, host, source, R_OK | X_OK);
   if (!access || *access == Access::kNone) source = BELLJAR_TRY(ground.copy_of_belljar());
-  // With the host's own root below it there is no place for a mount point of ours.
-  const auto root = policy.filesystem.mounts.find("/");
-  trial.program_ = root == policy.filesystem.mounts.end() ? kInside : source;
-  if (root == policy.filesystem.mounts.end()) {
+  trial.program_ = has_place ? kInside : source;
+  if (has_place) {
     policy::Mount shown;
     shown.source = source;
     shown.readonly = true;
@@ -206,8 +225,10 @@ Trial TrialPolicy::launch(const std::vector<std::string>& words) const {
     trial.begun = false;
     return trial;
   }
+  // Not marked to be closed at exec, for the control that closes all.
+  const UniqueFd lure(dup(0));
   Events events;
-  events.armed = [&trial](auto time) { trial.time_given = time; };
+  events.armed = [&trial](const Watched& watched) { trial.watched = watched; };
   trial.record = launcher::launch(*plan, policy_, *host_, events);
   trial.output = streams.restore();
   return trial;
@@ -224,12 +245,43 @@ NotInForce not_in_force(const SetupFailure& failure) {
   return missing;
 }
 
+std::string ProbeAnswer::text() const {
+  if (!is_fact) return attempt + ": worked";
+  return attempt + ": " + seen;
+}
+
 namespace {
+
+/// A listener on an abstract socket of a name that nobody can have taken; empty when there is none.
+std::string listen_somewhere(const UniqueFd& socket) {
+  std::array<unsigned char, 8> random{};
+  if (getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size())) return {};
+  std::ostringstream name;
+  name << "belljar-probe-" << std::hex;
+  for (const unsigned byte : random) name << byte;
+  const std::string text = name.str();
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, text.data(), text.size());
+  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+  const bool listens = socket.valid() &&
+                       bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), size) == 0 &&
+                       listen(socket.get(), 1) == 0;
+  return listens ? text : std::string();
+}
 
 /// Runs the probes, once more for those behind one that the filter killed.
 class ControlsTrial {
  public:
-  explicit ControlsTrial(const TrialPolicy& policy) : policy_(policy) {}
+  explicit ControlsTrial(const TrialPolicy& policy)
+      : policy_(policy), listener_(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+    lures_.abstract_socket = listen_somewhere(listener_);
+    // For the rest of this process's life: it launches nothing but trials.
+    if (const long serial = sys::raw(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr); serial > 0)
+      lures_.keyring = static_cast<std::int32_t>(serial);
+    if (const int room = room_for_landlock_domains(); room >= 0) lures_.landlock_domains = room;
+    lures_.second_work = policy.second_work();
+  }
 
   ControlsReport run() {
     const Result<Plan> plan = policy_.plan();
@@ -238,13 +290,23 @@ class ControlsTrial {
       fail_with(*refused.record.setup, refused.begun);
       return std::move(report_);
     }
-    const Made made{policy_.policy(), *policy_.host(), *plan};
+    const Result<SessionIds> ids = session_ids(policy_.policy().identity, *policy_.host());
+    if (!ids) {
+      fail_with(describe_refusal(ids.error(), policy_.policy()), /*begun=*/true);
+      return std::move(report_);
+    }
+    const Made made{policy_.policy(), *policy_.host(), *plan, *ids, lures_};
+    // A door that stands open is gone through: what is looked at comes first.
+    for (const Control* control : controls())
+      for (const Fact& fact : control->facts) list(*control, fact, made);
     for (const Control* control : controls())
       for (const Probe& probe : control->probes) list(*control, probe, made);
     while (next_ < report_.probes.size() && report_.holds()) launch_the_rest();
     report_.degraded = degraded_;
-    for (const ProbeAnswer& answer : report_.probes)
-      if (answer.broken()) report_.missing.push_back(open_door(answer));
+    for (const ProbeAnswer& answer : report_.probes) {
+      if (answer.broken()) report_.missing.push_back(broken(answer));
+      if (answer.unknown()) report_.unknown.push_back(not_seen(answer));
+    }
     return std::move(report_);
   }
 
@@ -259,39 +321,85 @@ class ControlsTrial {
     report_.probes.push_back(std::move(answer));
   }
 
+  void list(const Control& control, const Fact& fact, const Made& made) {
+    for (Fact::Expected& expected : fact.expected(made)) {
+      ProbeAnswer answer;
+      answer.control = control.name;
+      answer.name = fact.name;
+      answer.attempt = fact.fault;
+      answer.value = std::move(expected.value);
+      if (!expected.because.empty())
+        answer.promised = origin_text(policy_.policy(), expected.because);
+      answer.is_fact = true;
+      answer.may_be_unseen = expected.may_be_unseen;
+      report_.probes.push_back(std::move(answer));
+    }
+  }
+
   void launch_the_rest() {
     std::vector<std::string> words = {"probe"};
-    for (std::size_t i = next_; i < report_.probes.size(); ++i)
-      words.push_back(report_.probes[i].name);
+    for (std::size_t i = next_; i < report_.probes.size(); ++i) {
+      const ProbeAnswer& answer = report_.probes[i];
+      words.push_back(answer.name + (answer.is_fact ? "=" + answer.value : ""));
+    }
     const Trial trial = policy_.launch_belljar(words);
     report_.back_end = trial.record.back_end == BackEnd::kModern ? "modern" : "legacy";
     degraded_ = trial.record.degraded;
     if (trial.record.setup) return fail_with(*trial.record.setup, trial.begun);
     take_answers(trial.output);
-    check_time(trial);
+    check_watched(trial.watched);
     if (next_ == report_.probes.size()) return;
     // Only what was being tried can be what the filter killed. Belljar itself needs calls too, and
     // of one that dies before it tries anything nothing is known.
     if (trial.record.cause != Cause::kSyscall || !trying_) return ended_early(trial.record);
-    report_.probes[next_++].verdict = "SIGSYS";
+    ProbeAnswer& killed = report_.probes[next_++];
+    killed.verdict = killed.is_fact ? kUnseen : "SIGSYS";
+    if (killed.is_fact) killed.seen = "the filter kills who looks (SIGSYS)";
   }
 
-  /// A line is "NAME trying", and then "NAME VERDICT", in the order of the table.
+  /// A line is "NAME trying", and then "NAME VERDICT" or "NAME VERDICT WHAT WAS SEEN", in the order
+  /// of the table.
   void take_answers(const std::string& output) {
     trying_ = false;
     std::istringstream lines(output);
-    for (std::string name, verdict; lines >> name >> verdict;) {
-      if (next_ == report_.probes.size() || name != report_.probes[next_].name) continue;
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::string name, verdict;
+      if (!(words >> name >> verdict) || next_ == report_.probes.size() ||
+          name != report_.probes[next_].name)
+        continue;
       trying_ = verdict == kTrying;
-      if (!trying_) report_.probes[next_++].verdict = verdict;
+      if (trying_) continue;
+      ProbeAnswer& answer = report_.probes[next_++];
+      answer.verdict = verdict;
+      std::getline(words >> std::ws, answer.seen);
     }
   }
 
-  void check_time(const Trial& trial) {
-    if (trial.time_given == policy_.policy().limits.wall_time) return;
-    report_.missing.push_back({"time_limits", "the command is not given the policy's time",
-                               origin_text(policy_.policy(), "limits.wall_time"),
-                               "this must never happen: please report it"});
+  /// What belljar does outside has nothing to be seen inside.
+  void check_watched(const Watched& watched) {
+    const policy::Limits& limits = policy_.policy().limits;
+    const auto check = [this](bool is_so, const char* control, const char* limit) {
+      if (is_so) return;
+      report_.missing.push_back({control, std::string(limit) + " is not watched over",
+                                 origin_text(policy_.policy(), limit), kNeverHappens});
+    };
+    check(watched.wall_time == limits.wall_time, "time_limits", "limits.wall_time");
+    check(watched.cpu_time == limits.cpu_time, "time_limits", "limits.cpu_time");
+    check(watched.output == limits.output, "output", "limits.output");
+    check(watched.disk == limits.disk, "disk", "limits.disk");
+    const bool does_without =
+        std::any_of(degraded_.begin(), degraded_.end(),
+                    [](const Degraded& d) { return d.control == kCgroup.name; });
+    if (does_without) return;
+    const std::pair<const char*, bool> kept[] = {{"memory", limits.memory.has_value()},
+                                                 {"swap", limits.swap.has_value()},
+                                                 {"processes", limits.processes.has_value()},
+                                                 {"cpus", limits.cpus.has_value()}};
+    for (const auto& [name, wanted] : kept)
+      check(!wanted || std::find(watched.cgroup.begin(), watched.cgroup.end(), name) !=
+                           watched.cgroup.end(),
+            "cgroup", (std::string("limits.") + name).c_str());
   }
 
   void fail_with(const SetupFailure& failure, bool begun) {
@@ -311,12 +419,23 @@ class ControlsTrial {
     report_.unknown.push_back(std::move(missing));
   }
 
-  static NotInForce open_door(const ProbeAnswer& answer) {
-    return {answer.control, answer.attempt + ": worked, and must be refused", answer.promised,
-            "this must never happen: please report it with the output of `belljar explain`"};
+  static NotInForce broken(const ProbeAnswer& answer) {
+    return {answer.control, answer.text() + (answer.is_fact ? "" : ", and must be refused"),
+            answer.promised, kNeverHappens, /*by_probe=*/true};
   }
 
+  static NotInForce not_seen(const ProbeAnswer& answer) {
+    return {answer.control, "it could not be found out whether " + answer.text(), answer.promised,
+            "the policy keeps the probe itself from looking: allow what it names for a trial",
+            /*by_probe=*/true};
+  }
+
+  static constexpr const char* kNeverHappens =
+      "this must never happen: please report it with the output of `belljar explain`";
+
   const TrialPolicy& policy_;
+  UniqueFd listener_;
+  Lures lures_;
   ControlsReport report_;
   std::vector<Degraded> degraded_;
   std::size_t next_ = 0;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "launcher/controls/control.hpp"
+#include "launcher/launch.hpp"
 #include "launcher/record.hpp"
 #include "launcher/test_ground.hpp"
 
@@ -18,6 +19,7 @@ struct NotInForce {
   std::string what;
   std::string policy;  ///< "agent.json:14:9 namespaces.nested_user"
   std::string remedy;
+  bool by_probe = false;  ///< A probe's answer says so.
 
   /// "namespaces: create a user namespace worked (asked for by ...); remedy: ..."
   [[nodiscard]] std::string text() const;
@@ -28,10 +30,19 @@ struct ProbeAnswer {
   std::string control;
   std::string name;
   std::string attempt;
-  std::string verdict;   ///< "open", or the refusal: "EPERM", "SIGSYS".
+  std::string value;     ///< Of a fact: what it looks for.
+  std::string verdict;   ///< "open", or the refusal: "EPERM", "SIGSYS". Of a fact: "holds", ...
+  std::string seen;      ///< Of a fact: "nofile is 1048576, not 256"
   std::string promised;  ///< Which line promises the refusal; empty: none does.
+  bool is_fact = false;
+  bool may_be_unseen = false;
 
-  [[nodiscard]] bool broken() const { return verdict == "open" && !promised.empty(); }
+  [[nodiscard]] bool faulty() const { return verdict == kDoorOpen || verdict == kDiffers; }
+  [[nodiscard]] bool broken() const { return faulty() && !promised.empty(); }
+  [[nodiscard]] bool unknown() const {
+    return verdict == kUnseen && !promised.empty() && !may_be_unseen;
+  }
+  [[nodiscard]] std::string text() const;  ///< "open a raw IPv4 socket: worked"
 };
 
 /// One launch, and what its command wrote.
@@ -39,11 +50,12 @@ struct Trial {
   Record record;
   bool begun = true;   ///< False: belljar lacked something for the trial itself.
   std::string output;  ///< Its beginning.
-  std::optional<std::chrono::milliseconds> time_given;
+  Watched watched;
 };
 
 enum class TrialKind {
-  kSession,  ///< The workspace "." is the ground, and there is time and room for the probes.
+  kSession,  ///< The workspace "." is the ground, another one is shown beside it, and there is
+             ///< time and room for the probes.
   kProbes,   ///< The workspace is the policy's; there is time and room for the probes.
   kWhole,    ///< All is the policy's.
 };
@@ -69,9 +81,13 @@ class TrialPolicy {
   [[nodiscard]] const Result<Host>& host() const { return host_; }
   [[nodiscard]] Result<Plan> plan() const;
 
+  /// Where the ground is seen when it is not the workspace.
+  [[nodiscard]] const std::optional<std::string>& second_work() const { return second_work_; }
+
  private:
   policy::Policy policy_;
   std::string program_;  ///< Where belljar is, inside.
+  std::optional<std::string> second_work_;
   Result<Host> host_;
 };
 

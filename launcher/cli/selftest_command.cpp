@@ -32,8 +32,10 @@ void print_probes(const ControlsReport& controls) {
   for (const ProbeAnswer& answer : controls.probes) {
     const char* verdict = answer.verdict.empty() ? "not tried" : answer.verdict.c_str();
     const std::string why = answer.promised.empty() ? "the policy leaves it open" : answer.promised;
-    std::fprintf(stderr, "belljar: %-14s %-20s %-12s %s\n", answer.control.c_str(),
-                 answer.name.c_str(), verdict, why.c_str());
+    const std::string name = answer.name + (answer.value.empty() ? "" : " " + answer.value);
+    const std::string seen = answer.seen.empty() ? "" : " (" + answer.seen + ")";
+    std::fprintf(stderr, "belljar: %-14s %-20s %-12s %s%s\n", answer.control.c_str(), name.c_str(),
+                 verdict, why.c_str(), seen.c_str());
   }
 }
 
@@ -52,6 +54,9 @@ void SelftestCommand::add_to(CLI::App& app) {
 }
 
 int SelftestCommand::print(const SelftestReport& report) const {
+  for (const ProbeAnswer& answer : report.controls.probes)
+    if (answer.verdict == kDiffers && !answer.broken())
+      std::fprintf(stderr, "belljar: note: %s\n", answer.text().c_str());
   for (const Degraded& item : report.controls.degraded)
     std::fprintf(stderr, "belljar: note: degraded, as the policy allows: %s: %s\n",
                  item.control.c_str(), item.what.c_str());

@@ -100,7 +100,11 @@ constexpr Probe kProbes[] = {
        return refusal;
      },
      [](const Made& made) -> const char* {
-       return has_step<MakeCgroup>(made.plan) ? "limits" : nullptr;
+       const policy::Limits& limits = made.policy.limits;
+       const bool prefers = limits.enforce == policy::Enforce::kPrefer;
+       if (prefers ? !has_step<MakeCgroup>(made.plan) : cgroup_controllers(limits).empty())
+         return nullptr;
+       return "limits";
      }},
 };
 

@@ -1,7 +1,10 @@
+#include <sys/stat.h>
+
 #include <cerrno>
 
-#include "launcher/controls/control.hpp"
+#include "launcher/controls/facts.hpp"
 #include "launcher/controls/paths.hpp"
+#include "launcher/record.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -30,6 +33,28 @@ std::vector<std::string> candidates(const std::string& program, const std::strin
   return found;
 }
 
+/// Where the command starts when nothing says so.
+std::string default_directory(const policy::Policy& policy, const Host& host) {
+  const std::string workspace = workspace_path(policy, host);
+  return workspace.empty() ? "/" : workspace;
+}
+
+constexpr Fact kFacts[] = {
+    {"directory", "the command starts in another directory",
+     [](const std::string& expected) {
+       struct stat here {
+       }, there{};
+       if (stat(".", &here) != 0 || stat(expected.c_str(), &there) != 0)
+         return unseen(expected + ": " + errno_name(errno));
+       const bool same = here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+       return same ? holds() : differs("it is not " + expected);
+     },
+     [](const Made& made) {
+       return std::vector<Fact::Expected>{
+           {default_directory(made.policy, made.host), "filesystem.workspace.path"}};
+     }},
+};
+
 Status plan(PlanBuilder& builder) {
   const Command& command = builder.command;
   const bool named = !command.argv.empty() && !command.argv.front().empty();
@@ -42,7 +67,8 @@ Status plan(PlanBuilder& builder) {
   builder.argv = command.argv;
   builder.directory = command.directory;
   const std::string workspace = workspace_path(builder.policy, builder.host);
-  if (builder.directory.empty()) builder.directory = workspace.empty() ? "/" : workspace;
+  if (builder.directory.empty())
+    builder.directory = default_directory(builder.policy, builder.host);
   builder.add(Phase::kDirectory, ChangeDirectory{builder.directory},
               command.directory.empty() && !workspace.empty() ? "filesystem.workspace.path" : "");
   if (command.stands_by) {
@@ -65,7 +91,7 @@ std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&)
 }  // namespace
 
 // Comes last in the table: it needs the environment that the others made.
-const Control kCommand = {"command", "what runs, and where", nothing_required, plan, nullptr, {},
-                          remedy};
+const Control kCommand = {
+    "command", "what runs, and where", nothing_required, plan, nullptr, {}, remedy, kFacts};
 
 }  // namespace belljar::launcher

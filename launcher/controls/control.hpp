@@ -3,6 +3,9 @@
 // `run`, `explain` and the self-tests walk this one table, so a new mechanism is one new file.
 #pragma once
 
+#include <cstdint>
+#include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -87,11 +90,23 @@ struct Requirement {
   std::string because;  ///< Policy path.
 };
 
-/// A sandbox as it was planned, for judging what it must refuse.
+/// What a trial has set out beside the sandbox, for its probes to look for: where a host has
+/// nothing to be kept from, a door that stands open would look like a shut one.
+struct Lures {
+  std::string abstract_socket;             ///< Somebody listens there. Empty: could not be made.
+  std::optional<std::int32_t> keyring;     ///< The session keyring that belljar is in.
+  std::optional<int> landlock_domains;     ///< So many more could belljar itself enter.
+  std::optional<std::string> second_work;  ///< A directory of the session's, beside the workspace.
+};
+
+/// A sandbox as it was planned, for judging what it must refuse. What is promised follows from the
+/// policy: a step that is missing in the plan is what the probes are for.
 struct Made {
   const policy::Policy& policy;
   const Host& host;
   const Plan& plan;
+  const SessionIds& ids;
+  const Lures& lures;
 };
 
 /// A harmless try, run inside the sandbox, of what the control must refuse.
@@ -103,8 +118,41 @@ struct Probe {
   const char* (*promised)(const Made&);
 };
 
+/// What a look from inside the sandbox came to.
+struct Seen {
+  enum class Verdict {
+    kHolds,
+    kDiffers,  ///< It is not as the policy has it.
+    kUnseen,   ///< From inside it cannot be told.
+  };
+  Verdict verdict = Verdict::kHolds;
+  std::string what;  ///< "nofile is 1048576, not 256"
+};
+
+/// What must be so inside, as the policy has it. Where a probe tries a door, this looks at the
+/// wall: a door can be shut for other reasons.
+struct Fact {
+  /// What to look for, and the policy path that says so; empty: nothing promises it.
+  struct Expected {
+    std::string value;
+    std::string because;
+    /// Where it cannot be told, that is no news: the policy may go without, or shows too little.
+    bool may_be_unseen = false;
+  };
+  std::string_view name;   ///< "rlimit"
+  std::string_view fault;  ///< What is wrong when it is not so: "a limit is not the policy's"
+  Seen (*look)(const std::string& value);
+  std::vector<Expected> (*expected)(const Made&);
+};
+
 /// What `belljar probe` says of a probe before it begins; its verdict comes after.
 inline constexpr const char* kTrying = "trying";
+/// The verdict on a door that stands open; any other is why it does not.
+inline constexpr const char* kDoorOpen = "open";
+/// The verdicts of a Fact.
+inline constexpr const char* kHolds = "holds";
+inline constexpr const char* kDiffers = "differs";
+inline constexpr const char* kUnseen = "unseen";
 
 /// A step that failed, as the child reported it.
 struct FailedStep {
@@ -127,6 +175,8 @@ struct Control {
   std::span<const Probe> probes;
   /// *remedy*: what a person should change when one of its steps failed. Empty: nothing to add.
   std::string (*remedy)(const FailedStep&, const policy::Policy&, const Host&);
+  /// *probe*, too: what must be so inside.
+  std::span<const Fact> facts = {};
 };
 
 /// The answers of a control that asks nothing of the host, and of one that has nothing to add to
@@ -164,6 +214,10 @@ extern const Control kCommand;
 
 /// HOME inside the sandbox, or empty when the policy leaves it to `env`.
 [[nodiscard]] std::string home_path(const policy::Policy& policy, const Host& host);
+
+/// The variables that the command starts with, by name.
+[[nodiscard]] std::map<std::string, std::string> environment_of(const policy::Policy& policy,
+                                                                const Host& host);
 
 /// The workspace with "." replaced; empty when there is none.
 [[nodiscard]] std::string workspace_path(const policy::Policy& policy, const Host& host);

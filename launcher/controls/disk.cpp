@@ -1,6 +1,6 @@
 #include <sys/resource.h>
 
-#include "launcher/controls/control.hpp"
+#include "launcher/controls/facts.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -15,6 +15,16 @@ Status plan(PlanBuilder& builder) {
     builder.add(Phase::kLimits, SetLimit{"fsize", RLIMIT_FSIZE, *limits.disk}, "limits.disk");
   return {};
 }
+
+constexpr Fact kFacts[] = {
+    {"file-size", "the limit of a single file is not the policy's", look_at_limit,
+     [](const Made& made) {
+       std::vector<Fact::Expected> expected;
+       if (disk_limits_files(made.policy.limits))
+         expected.push_back({"fsize " + std::to_string(*made.policy.limits.disk), "limits.disk"});
+       return expected;
+     }},
+};
 
 }  // namespace
 
@@ -33,6 +43,7 @@ const Control kDiskMeter = {
     plan,
     nullptr,
     {},
-    no_remedy};
+    no_remedy,
+    kFacts};
 
 }  // namespace belljar::launcher

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "launcher/controls/control.hpp"
+#include "launcher/controls/facts.hpp"
 #include "launcher/controls/paths.hpp"
 #include "launcher/controls/promises.hpp"
 #include "launcher/settings.hpp"
@@ -42,7 +42,7 @@ constexpr Probe kProbes[] = {
      }},
     {"write-root", "create a file in /", [] { return try_create("/belljar-probe"); },
      [](const Made& made) -> const char* {
-       return has_step<SealRoot>(made.plan) ? "filesystem.root" : nullptr;
+       return made.policy.filesystem.mounts.contains("/") ? nullptr : "filesystem.root";
      }},
     {"remount-root", "remount / writable",
      [] { return mount(nullptr, "/", nullptr, MS_REMOUNT | MS_BIND, nullptr) == 0 ? 0 : errno; },
@@ -801,6 +801,7 @@ const Control kFilesystem = {
     plan,
     nullptr,
     kProbes,
-    remedy};
+    remedy,
+    kFilesystemFacts};
 
 }  // namespace belljar::launcher

@@ -1,11 +1,14 @@
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <sstream>
 
-#include "launcher/controls/control.hpp"
+#include "launcher/controls/facts.hpp"
 #include "launcher/controls/promises.hpp"
+#include "launcher/record.hpp"
 #include "launcher/sys/session_credentials.hpp"
 
 namespace belljar::launcher {
@@ -15,7 +18,7 @@ constexpr Probe kProbes[] = {
     {"setuid-root", "become uid 0", [] { return setresuid(0, 0, 0) == 0 ? 0 : errno; },
      [](const Made& made) -> const char* {
        const bool other_ids = made.policy.identity.ids && keeps(made.policy, "CAP_SETUID");
-       return is_root_inside(made.plan) || other_ids ? nullptr : "identity.uid";
+       return is_root_inside(made) || other_ids ? nullptr : "identity.uid";
      }},
     {"setgroups", "take supplementary groups",
      [] {
@@ -23,6 +26,76 @@ constexpr Probe kProbes[] = {
        return sys::set_groups(&root_group, 1) ? 0 : EPERM;
      },
      [](const Made&) -> const char* { return "identity.groups"; }},
+};
+
+std::string ids_text(uid_t uid, gid_t gid) {
+  return "uid " + std::to_string(uid) + ", gid " + std::to_string(gid);
+}
+
+std::string octal(mode_t mode) {
+  std::ostringstream text;
+  text << '0' << std::oct << mode;
+  return text.str();
+}
+
+Seen look_at_ids(const std::string& expected) {
+  uid_t uids[3];
+  gid_t gids[3];
+  if (getresuid(&uids[0], &uids[1], &uids[2]) != 0 || getresgid(&gids[0], &gids[1], &gids[2]) != 0)
+    return unseen("getresuid: " + errno_name(errno));
+  for (int i = 0; i < 3; ++i)
+    if (const Seen seen = compare("it", ids_text(uids[i], gids[i]), expected);
+        seen.verdict != Seen::Verdict::kHolds)
+      return seen;
+  return holds();
+}
+
+constexpr Fact kFacts[] = {
+    {"ids", "the command is somebody else", look_at_ids,
+     [](const Made& made) {
+       std::vector<Fact::Expected> expected;
+       const policy::Identity& identity = made.policy.identity;
+       if (made.policy.namespaces.user == policy::NamespaceMode::kNew)
+         expected.push_back({ids_text(identity.inside_uid.value_or(made.ids.uid),
+                                      identity.inside_gid.value_or(made.ids.gid)),
+                             "identity.uid"});
+       return expected;
+     }},
+    {"groups", "the command is in other groups than the policy's",
+     [](const std::string& expected) {
+       const int count = getgroups(0, nullptr);
+       if (count < 0) return unseen("getgroups: " + errno_name(errno));
+       // Those that the sandbox does not map all look alike inside.
+       return compare("their number", std::to_string(count), expected);
+     },
+     [](const Made& made) {
+       std::vector<Fact::Expected> expected;
+       if (made.host.privileged())
+         expected.push_back(
+             {std::to_string(made.policy.identity.groups.size()), "identity.groups"});
+       return expected;
+     }},
+    {"umask", "the umask is not the policy's",
+     [](const std::string& expected) {
+       const mode_t mask = umask(0);
+       umask(mask);
+       return compare("it", octal(mask), expected);
+     },
+     [](const Made& made) {
+       return std::vector<Fact::Expected>{{octal(made.policy.identity.umask), "identity.umask"}};
+     }},
+    {"hostname", "the host's name is not the policy's",
+     [](const std::string& expected) {
+       utsname names{};
+       if (uname(&names) != 0) return unseen("uname: " + errno_name(errno));
+       return compare("it", names.nodename, expected);
+     },
+     [](const Made& made) {
+       std::vector<Fact::Expected> expected;
+       if (made.policy.identity.hostname)
+         expected.push_back({*made.policy.identity.hostname, "identity.hostname"});
+       return expected;
+     }},
 };
 
 uid_t inside_uid(const PlanBuilder& builder) {
@@ -262,6 +335,6 @@ Result<SessionIds> session_ids(const policy::Identity& identity, const Host& hos
 const Control kIdentity = {"identity", "the payload is its own user, in no group of the caller's",
                            require,    plan,
                            read_back,  kProbes,
-                           remedy};
+                           remedy,     kFacts};
 
 }  // namespace belljar::launcher

@@ -1,19 +1,23 @@
 #include "launcher/sys/landlock.hpp"
 
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
-#include <fstream>
 
-#include "launcher/controls/control.hpp"
+#include "launcher/controls/facts.hpp"
 #include "launcher/controls/paths.hpp"
 #include "launcher/controls/promises.hpp"
+#include "launcher/record.hpp"
+#include "launcher/sys/raw.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -34,31 +38,55 @@ int try_connect(const std::string& name) {
   return result;
 }
 
-/// A private network holds none; the host's is kept out by the domain, where the plan has it.
+constexpr int kAbiOfScopes = 6;
+
+/// The host's abstract sockets are kept out by a network of the sandbox's own, or by the domain.
 const char* keeps_from_abstract_sockets(const Made& made) {
   if (has_own_network(made.policy)) return "network.mode";
-  for (const Step& step : made.plan.steps)
-    if (const auto* domain = std::get_if<TakeLandlock>(&step.action);
-        domain != nullptr && (domain->scopes & sys::kLandlockScopeAbstractUnix) != 0)
-      return "landlock.scopes";
-  return nullptr;
+  const policy::Landlock& wanted = made.policy.landlock;
+  const bool scoped = std::find(wanted.scopes.begin(), wanted.scopes.end(),
+                                LandlockScope::kAbstractUnixSocket) != wanted.scopes.end();
+  // A policy may prefer it, and this kernel not have it.
+  const bool had =
+      wanted.enforce == policy::Enforce::kRequire || made.host.landlock_abi >= kAbiOfScopes;
+  return scoped && had ? "landlock.scopes" : nullptr;
 }
 
-constexpr Probe kProbes[] = {
-    {"abstract-socket", "connect to an abstract unix socket of the host",
-     [] {
-       // Only the network namespace's own are listed: in a private one there is none to find.
-       std::ifstream list("/proc/net/unix");
-       int refusal = ENOENT;
-       for (std::string line; std::getline(list, line);) {
-         const std::size_t at = line.find(" @");
-         if (at == std::string::npos) continue;
-         refusal = try_connect(line.substr(at + 2));
-         if (refusal == 0 || refusal == EPERM) return refusal;
-       }
-       return refusal;
-     },
-     [](const Made& made) -> const char* { return keeps_from_abstract_sockets(made); }},
+std::vector<Fact::Expected> expected_sockets(const Made& made) {
+  std::vector<Fact::Expected> expected;
+  const char* promised = keeps_from_abstract_sockets(made);
+  if (!made.lures.abstract_socket.empty())
+    expected.push_back({made.lures.abstract_socket, promised == nullptr ? "" : promised});
+  return expected;
+}
+
+Seen look_at_socket(const std::string& name) {
+  const int refusal = try_connect(name);
+  return refusal == 0 ? differs("one of belljar's was connected to") : holds(errno_name(refusal));
+}
+
+/// Belljar could enter so many domains; inside there must be room for fewer.
+std::vector<Fact::Expected> expected_domains(const Made& made) {
+  const policy::Landlock& wanted = made.policy.landlock;
+  const std::optional<int>& room = made.lures.landlock_domains;
+  const bool has_some = wanted.filesystem || wanted.bind_tcp || wanted.connect_tcp ||
+                        made.host.landlock_abi >= kAbiOfScopes;
+  const bool prefers = wanted.enforce == policy::Enforce::kPrefer;
+  if (!wanted.asks_for_something() || !room || (prefers && !has_some)) return {};
+  return {{std::to_string(*room), "landlock", prefers}};
+}
+
+Seen look_at_domains(const std::string& ours) {
+  const int room = room_for_landlock_domains();
+  if (room < 0) return unseen("landlock_restrict_self: " + errno_name(-room));
+  if (room < std::atoi(ours.c_str())) return holds();
+  return differs("the command is in no domain that belljar is not in");
+}
+
+constexpr Fact kFacts[] = {
+    {"abstract-socket", "abstract unix sockets of the host can be connected to", look_at_socket,
+     expected_sockets},
+    {"landlock-domain", "there is no Landlock domain", look_at_domains, expected_domains},
 };
 
 /// A right that not every kernel with Landlock has.
@@ -285,7 +313,40 @@ std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&)
   return {};
 }
 
+/// -errno when none can be entered at all, otherwise how many.
+int enter_all_domains() {
+  constexpr int kMost = 16;  // LANDLOCK_MAX_NUM_LAYERS
+  const sys::LandlockRulesetAttr attributes{sys::kLandlockMakeChar, 0, 0};
+  // The first version's size: the rest is of no use here.
+  const long rules = sys::raw(sys::kLandlockCreateRuleset, &attributes, sizeof attributes.files, 0);
+  if (rules < 0) return static_cast<int>(rules);
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return -errno;
+  for (int entered = 0; entered <= kMost; ++entered) {
+    const long done = sys::raw(sys::kLandlockRestrictSelf, rules, 0);
+    if (done == -E2BIG) return entered;
+    if (done < 0) return static_cast<int>(done);
+  }
+  return kMost;
+}
+
 }  // namespace
+
+int room_for_landlock_domains() {
+  const pid_t child = fork();
+  if (child < 0) return -errno;
+  // A number from 0 to 16, or an errno behind them.
+  constexpr int kFirstError = 32;
+  if (child == 0) {
+    const int room = enter_all_domains();
+    _exit(room >= 0 ? room : kFirstError - room);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) return -errno;
+  if (!WIFEXITED(status)) return -EFAULT;
+  const int answer = WEXITSTATUS(status);
+  return answer < kFirstError ? answer : kFirstError - answer;
+}
 
 const Control kLandlock = {
     "landlock",
@@ -294,7 +355,8 @@ const Control kLandlock = {
     require,
     plan,
     nullptr,
-    kProbes,
-    remedy};
+    {},
+    remedy,
+    kFacts};
 
 }  // namespace belljar::launcher

@@ -1,13 +1,18 @@
 #include <fcntl.h>
+#include <linux/keyctl.h>
 #include <sched.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <string>
 
-#include "launcher/controls/control.hpp"
+#include "launcher/controls/facts.hpp"
 #include "launcher/controls/promises.hpp"
+#include "launcher/record.hpp"
+#include "launcher/sys/raw.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -50,6 +55,58 @@ constexpr Probe kProbes[] = {
        });
      },
      [](const Made&) -> const char* { return "namespaces.mount"; }},
+};
+
+/// Those that are new; a joined one is read back by its inode as it is entered.
+std::vector<Fact::Expected> expected_namespaces(const Made& made) {
+  struct Kind {
+    const char* member;
+    const char* kind;
+    const Namespace& space;
+  };
+  const policy::Namespaces& spaces = made.policy.namespaces;
+  const Kind kinds[] = {{"user", "user", spaces.user}, {"mount", "mnt", spaces.mount},
+                        {"pid", "pid", spaces.pid},    {"ipc", "ipc", spaces.ipc},
+                        {"uts", "uts", spaces.uts},    {"cgroup", "cgroup", spaces.cgroup},
+                        {"time", "time", spaces.time}};
+  std::vector<Fact::Expected> expected;
+  for (const Kind& kind : kinds) {
+    if (kind.space != NamespaceMode::kNew) continue;
+    for (Fact::Expected& one :
+         other_namespace_than_ours(made, kind.kind, std::string("namespaces.") + kind.member))
+      expected.push_back(std::move(one));
+  }
+  return expected;
+}
+
+/// A keyring that was belljar's when the sandbox was made.
+Seen look_at_keyring(const std::string& ours) {
+  const long serial = sys::raw(SYS_keyctl, KEYCTL_GET_KEYRING_ID, KEY_SPEC_SESSION_KEYRING, 0);
+  if (serial < 0) return holds(errno_name(static_cast<int>(-serial)));
+  return std::to_string(serial) == ours ? differs("it is belljar's, " + ours) : holds();
+}
+
+constexpr Fact kFacts[] = {
+    {"own-namespace", "a namespace is not the sandbox's own", is_another_namespace,
+     expected_namespaces},
+    {"own-session", "the sandbox's init is not tied to belljar as it must be",
+     [](const std::string&) {
+       const pid_t leader = getsid(0);
+       if (leader < 0) return unseen("getsid: " + errno_name(errno));
+       return leader == 1 ? holds() : differs("the command is in the session of its caller");
+     },
+     [](const Made&) {
+       return std::vector<Fact::Expected>{{"1", "namespaces.pid"}};
+     }},
+    {"own-keyring", "the session keyring is not the sandbox's own", look_at_keyring,
+     [](const Made& made) {
+       std::vector<Fact::Expected> expected;
+       if (made.lures.keyring)
+         // Where the filter kills who asks, it keeps the command from it too.
+         expected.push_back({std::to_string(*made.lures.keyring), "namespaces.user",
+                             /*may_be_unseen=*/true});
+       return expected;
+     }},
 };
 
 Status refuse_shared(const std::string& member, const Namespace& space) {
@@ -240,7 +297,7 @@ std::uint64_t namespace_flags(const policy::Policy& policy) {
 }
 
 const Control kNamespaces = {
-    "namespaces", "the sandbox has its own of each kind", require, plan, read_back, kProbes,
-    remedy};
+    "namespaces", "the sandbox has its own of each kind", require, plan, read_back, kProbes, remedy,
+    kFacts};
 
 }  // namespace belljar::launcher

@@ -4,7 +4,7 @@
 
 #include <cerrno>
 
-#include "launcher/controls/control.hpp"
+#include "launcher/controls/facts.hpp"
 #include "launcher/controls/promises.hpp"
 
 namespace belljar::launcher {
@@ -42,6 +42,14 @@ constexpr Probe kProbes[] = {
      },
      [](const Made& made) -> const char* {
        return has_own_network(made.policy) ? "network.mode" : nullptr;
+     }},
+};
+
+constexpr Fact kFacts[] = {
+    {"own-network", "the network is not the sandbox's own", is_another_namespace,
+     [](const Made& made) {
+       if (!has_own_network(made.policy)) return std::vector<Fact::Expected>();
+       return other_namespace_than_ours(made, "net", "network.mode");
      }},
 };
 
@@ -94,6 +102,7 @@ const Control kNetwork = {
     plan,
     nullptr,
     kProbes,
-    remedy};
+    remedy,
+    kFacts};
 
 }  // namespace belljar::launcher

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "launcher/can.hpp"
+#include "launcher/controls/paths.hpp"
 
 namespace belljar::launcher {
 
@@ -35,7 +36,35 @@ const char* refused_without(const policy::Policy& policy, std::string_view capab
   return keeps(policy, capability) ? refused_call(policy, call) : "capabilities";
 }
 
+bool is_root_inside(const Made& made) {
+  return made.policy.namespaces.user == policy::NamespaceMode::kJoin ||
+         made.policy.identity.inside_uid.value_or(made.ids.uid) == 0;
+}
+
+namespace {
+
+/// What the policy alone says of a path that is reached through no link.
+const char* refused_by_policy(const policy::Filesystem& files, std::string_view verb,
+                              const std::string& path) {
+  for (const auto& [mask, why] : files.mask)
+    if (is_within(path, mask)) return "filesystem.mask";
+  if (verb != "write") return nullptr;
+  for (std::string above = path; above != "/"; above = parent_of(above)) {
+    const auto mount = files.mounts.find(above);
+    if (mount == files.mounts.end()) continue;
+    const bool refuses = mount->second.readonly && !mount->second.optional;
+    return refuses ? "filesystem.mounts" : nullptr;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 const char* refused_path(const Made& made, std::string_view question) {
+  const std::size_t colon = question.find(':');
+  if (const char* where = refused_by_policy(made.policy.filesystem, question.substr(0, colon),
+                                            std::string(question.substr(colon + 1))))
+    return where;
   const Result<Answer> answer = can(question, made.plan, made.policy, made.host);
   return answer && !answer->yes ? "filesystem" : nullptr;
 }

@@ -14,12 +14,9 @@ template <class Action>
   return false;
 }
 
-/// The payload's uid inside: 0 owns what uid 0 owns.
-[[nodiscard]] inline bool is_root_inside(const Plan& plan) {
-  for (const Step& step : plan.steps)
-    if (const auto* map = std::get_if<MapIds>(&step.action)) return map->uids.front().inside == 0;
-  return true;
-}
+/// Whether the payload is, or could be, uid 0 inside, which owns what uid 0 owns. Of a joined user
+/// namespace nobody knows.
+[[nodiscard]] bool is_root_inside(const Made& made);
 
 /// Whether the sandbox has a network namespace of its own, neither the host's nor a joined one.
 [[nodiscard]] bool has_own_network(const policy::Policy& policy);
@@ -35,8 +32,8 @@ template <class Action>
 [[nodiscard]] const char* refused_without(const policy::Policy& policy, std::string_view capability,
                                           std::string_view call);
 
-/// The plan and the host's modes answer no to "write:/usr/x"; what only a run could tell is no
-/// promise.
+/// The policy's mounts and masks refuse "write:/usr/x", or the plan and the host's modes answer no
+/// to it; what only a run could tell is no promise.
 [[nodiscard]] const char* refused_path(const Made& made, std::string_view question);
 
 }  // namespace belljar::launcher

@@ -2,8 +2,9 @@
 
 #include <cerrno>
 
-#include "launcher/controls/control.hpp"
+#include "launcher/controls/facts.hpp"
 #include "launcher/controls/promises.hpp"
+#include "launcher/record.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -29,11 +30,28 @@ constexpr Probe kProbes[] = {
      [](const Made&) -> const char* { return "limits.rlimits.nofile"; }},
 };
 
+std::string limit_text(rlim_t value) {
+  return value == RLIM_INFINITY ? "unlimited" : std::to_string(value);
+}
+
 Result<int> resource_of(const std::string& name) {
   for (const auto& [known, resource] : kNames)
     if (known == name) return resource;
   return fail({ErrorKind::kInvalid, 0, "unknown rlimit " + name, "limits.rlimits", {}});
 }
+
+std::vector<Fact::Expected> expected_limits(const Made& made) {
+  std::vector<Fact::Expected> expected;
+  for (const auto& [name, limit] : made.policy.limits.rlimits)
+    if (name != "fsize" || !disk_limits_files(made.policy.limits))
+      expected.push_back({name + " " + limit_text(limit.unlimited ? RLIM_INFINITY : limit.value),
+                          policy::member_path("limits.rlimits", name)});
+  return expected;
+}
+
+constexpr Fact kFacts[] = {
+    {"rlimit", "a limit is not the policy's", look_at_limit, expected_limits},
+};
 
 Status plan(PlanBuilder& builder) {
   for (const auto& [name, limit] : builder.policy.limits.rlimits) {
@@ -63,6 +81,18 @@ std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&)
 
 std::span<const std::pair<std::string_view, int>> rlimit_numbers() { return kNames; }
 
+Seen look_at_limit(const std::string& value) {
+  const std::string name = value.substr(0, value.find(' '));
+  const std::string expected = value.substr(name.size() + 1);
+  const Result<int> resource = resource_of(name);
+  rlimit limit{};
+  if (!resource || getrlimit(static_cast<__rlimit_resource>(*resource), &limit) != 0)
+    return unseen("getrlimit: " + errno_name(errno));
+  Seen soft = compare(name, limit_text(limit.rlim_cur), expected);
+  if (soft.verdict != Seen::Verdict::kHolds) return soft;
+  return compare("the hard limit of " + name, limit_text(limit.rlim_max), expected);
+}
+
 const Control kRlimits = {"rlimits",
                           "per-process limits, soft and hard alike, each read back as it "
                           "is set",
@@ -70,6 +100,7 @@ const Control kRlimits = {"rlimits",
                           plan,
                           nullptr,
                           kProbes,
-                          remedy};
+                          remedy,
+                          kFacts};
 
 }  // namespace belljar::launcher

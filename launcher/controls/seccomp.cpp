@@ -3,6 +3,7 @@
 #include <linux/seccomp.h>
 #include <pty.h>
 #include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -10,7 +11,7 @@
 
 #include <cerrno>
 
-#include "launcher/controls/control.hpp"
+#include "launcher/controls/facts.hpp"
 #include "launcher/controls/promises.hpp"
 #include "launcher/seccomp/evaluate.hpp"
 #include "launcher/seccomp/watch.hpp"
@@ -63,6 +64,20 @@ constexpr Probe kProbes[] = {
      [](const Made& made) -> const char* { return refused_call(made.policy, "ioctl"); }},
     {"trace-self", "become traced", [] { return call(SYS_ptrace, PTRACE_TRACEME); },
      [](const Made& made) -> const char* { return refused_call(made.policy, "ptrace"); }},
+};
+
+constexpr Fact kFacts[] = {
+    {"filter", "there is no system call filter",
+     [](const std::string&) {
+       const int mode = prctl(PR_GET_SECCOMP, 0, 0, 0, 0);
+       // What refuses the question is one.
+       return mode == 0 ? differs("the kernel knows of none") : holds();
+     },
+     [](const Made& made) {
+       std::vector<Fact::Expected> expected;
+       if (has_filter(made.policy)) expected.push_back({"2", "syscalls"});
+       return expected;
+     }},
 };
 
 std::string describe_set(const policy::Syscalls& syscalls) {
@@ -182,6 +197,7 @@ const Control kSeccomp = {"seccomp",
                           plan,
                           nullptr,
                           kProbes,
-                          remedy};
+                          remedy,
+                          kFacts};
 
 }  // namespace belljar::launcher

@@ -47,6 +47,17 @@ ONLY = {"identity:drop all": ("root",), "filesystem:mask": ("user",), "namespace
 # What is read back is refused even without a probe; and what the refusal names.
 READ_BACK = {"identity:drop all": "Groups", "capabilities": "Cap", "no_new_privs": "NoNewPrivs", "seccomp": "Seccomp",
              "namespaces": "namespace", "identity:set umask": "Umask"}
+# What a self-test needs a policy to say, so that each layer has something to do.
+SELFTEST = {
+    "identity": {"umask": "027"},
+    "filesystem": {"mask": {"/proc/cmdline": "for the test", "/usr/share": "for the test"}},
+    "landlock": {"filesystem": True, "scopes": ["abstract_unix_socket", "signal"]},
+    "limits": {"wall_time": "1m", "output": "1MiB", "rlimits": {"nofile": 256, "core": "0B"}},
+}
+SELFTEST_CHANGES = {"cgroup": {"limits": {"memory": "512MiB", "processes": 100}},
+                    "disk": {"limits": {"disk": "1GiB"}}}
+# And what it needs a caller to be: who may make cgroups, and who has groups to drop.
+SELFTEST_CALLERS = {"cgroup": ("root",), "identity:drop all": ("root",)}
 # Where what starts belljar has not set no_new_privs before.
 NO_OTHER_SETS_IT = {("root", "modern"), ("root", "legacy"), ("user", "modern")}
 
@@ -58,6 +69,10 @@ def case_of(name):
 
 def test_name(layer):
     return f"test_without_{re.sub('[^a-z]+', '_', layer)}_a_case_finds_an_open_door"
+
+
+def selftest_name(layer):
+    return f"test_without_{re.sub('[^a-z]+', '_', layer)}_the_self_test_names_it"
 
 
 class BreakALayer(SandboxTest):
@@ -84,6 +99,23 @@ class BreakALayer(SandboxTest):
         case, changes = LAYERS[layer]
         self.assertEqual(self.doors(case, "nothing", changes), set(), "with nothing left out")
         self.assertNotEqual(self.doors(case, layer, changes), set(), f"without {layer}, {case} finds nothing")
+
+    def selftest(self, layer, changes):
+        root = self.make_directory("sessions", owner=self.uid if self.caller == "user" else 0, mode=0o711)
+        groups = (4, 27) if self.privileged else ()
+        run = self.belljar("selftest", "--policy", self.policy(merge(SELFTEST, changes)), "--sessions-root", root,
+                           wrap=[WITHOUT, layer], groups=groups)
+        self.assertEqual(list(root.iterdir()), [], "the ground is left")
+        return run
+
+    def check_selftest(self, layer):
+        changes = merge(LAYERS[layer][1], SELFTEST_CHANGES.get(layer, {}))
+        whole = self.selftest("nothing", changes)
+        self.assertEqual((whole.code, whole.out), (0, "sandbox OK\n"), f"with nothing left out: {whole}")
+        run = self.selftest(layer, changes)
+        control = layer.partition(":")[0]
+        self.assertEqual(run.code, 1, f"without {layer}: {run}")
+        self.assertRegex(run.out, f"(?m)^{control}: ", f"without {layer}: {run}")
 
     def test_what_is_read_back_is_refused_when_it_is_left_out(self):
         for layer, word in READ_BACK.items():
@@ -113,6 +145,12 @@ class BreakALayer(SandboxTest):
         _check.callers = ONLY.get(_layer, CALLERS if EVERYTHING else ("root", "user"))
         _check.back_ends = BACK_ENDS if EVERYTHING else ("modern",)
         locals()[test_name(_layer)] = _check
+
+        def _check_selftest(self, layer=_layer):
+            self.check_selftest(layer)
+        _check_selftest.callers = SELFTEST_CALLERS.get(_layer, CALLERS if EVERYTHING else ("root", "user"))
+        _check_selftest.back_ends = BACK_ENDS if EVERYTHING else ("modern",)
+        locals()[selftest_name(_layer)] = _check_selftest
 
     @once
     def test_every_control_of_belljar_is_left_out_once(self):

@@ -316,9 +316,9 @@ class OutOfReach(CgroupTest):
     def test_the_probe_finds_a_door_that_is_left_open(self):
         policy = {"filesystem": {"mounts": {"/sys/fs/cgroup": {
             "type": "bind", "source": str(self.places[0]), "readonly": False}}}}
-        self.assertEqual(self.sandbox("/belljar", "probe", "leave-cgroup", policy=policy).out, "leave-cgroup open\n")
+        self.assertEqual(self.sandbox("/belljar", "probe", "leave-cgroup", policy=policy).out, "leave-cgroup trying\nleave-cgroup open\n")
         policy["filesystem"]["mounts"]["/sys/fs/cgroup"]["readonly"] = True
-        self.assertEqual(self.sandbox("/belljar", "probe", "leave-cgroup", policy=policy).out, "leave-cgroup EROFS\n")
+        self.assertEqual(self.sandbox("/belljar", "probe", "leave-cgroup", policy=policy).out, "leave-cgroup trying\nleave-cgroup EROFS\n")
 
     @callers("user")
     def test_who_may_mount_could_change_it_so_that_is_refused(self):

@@ -53,11 +53,17 @@ class Scopes(SandboxTest):
                 self.assertEqual((run.code != 0, expected in run.err), (bool(expected), True), f"{preset} {run}")
 
     def test_the_probe_finds_the_door_only_without_the_scope(self):
-        self.listener()
-        for members, expected in ((SCOPES, "abstract-socket EPERM\n"), ({}, "abstract-socket open\n")):
-            run = self.sandbox("/belljar", "probe", "abstract-socket",
+        name = self.listener()
+        for members, expected in ((SCOPES, "holds EPERM"), ({}, "differs one of belljar's was connected to")):
+            run = self.sandbox("/belljar", "probe", f"abstract-socket={name}",
                                policy={"network": {"mode": "shared"}, **landlock(**members)})
-            self.assertEqual(run.out, expected, str(run))
+            self.assertEqual(run.out, f"abstract-socket trying\nabstract-socket {expected}\n", str(run))
+
+    def test_the_self_test_counts_domains_from_outside(self):
+        """16 are the most that the kernel takes: inside there is room for one less, or it is not in one."""
+        for members, expected in ((SCOPES, "holds"), ({}, "differs")):
+            run = self.sandbox("/belljar", "probe", "landlock-domain=16", policy=landlock(**members))
+            self.assertEqual(run.out.split()[3], expected, str(run))
 
     def test_abstract_sockets_of_the_sandbox_work(self):
         code = """

@@ -2,7 +2,6 @@
 too, until the table says so. The last column is the same probe where all that can be switched off is."""
 
 import os
-import socket
 
 from harness import BELLJAR, SandboxTest, main, not_sanitized
 
@@ -30,7 +29,6 @@ PROBES = {
     "open-kmsg":            ("ENOENT", "ENOENT", "ENOENT", "ENOENT"),
     "raw-socket":           ("EPERM", "EPERM", "EAFNOSUPPORT", "open"),
     "route-out":            ("open", "ENETUNREACH", "EAFNOSUPPORT", "ENETUNREACH"),
-    "abstract-socket":      ("EPERM", "ENOENT", "ENOENT", "ENOENT"),
     "mount-tmpfs":          ("EPERM", "EPERM", "EPERM", "open"),
     "chroot":               ("EPERM", "EPERM", "EPERM", "open"),
     "sethostname":          ("EPERM", "EPERM", "EPERM", "open"),
@@ -62,11 +60,6 @@ class Probes(SandboxTest):
         return table
 
     def options(self):
-        # With the host's network there has to be something that "abstract-socket" could find.
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind("\0belljar-probe-" + os.urandom(8).hex())
-        self.listener.listen()
-        self.addCleanup(self.listener.close)
         return [*self.session_options(), "-v", f"{BELLJAR}:/belljar:ro"]
 
     # A sanitizer needs more memory than the presets allow, and libraries.

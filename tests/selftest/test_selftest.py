@@ -1,13 +1,15 @@
 """`belljar --selftest`: says `sandbox OK` or which control is not in force, and leaves no trace."""
 
+import fcntl
 import json
 import os
 import pathlib
+import shutil
 import signal
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from harness import SandboxTest, as_root, callers, environment, main, not_sanitized, once
+from harness import BELLJAR, SandboxTest, as_root, back_ends, callers, environment, main, not_sanitized, once, wait_for
 
 PRESETS = ("builtin:agent@1", "builtin:shell@1", "builtin:validator@1", "builtin:strict@1", "builtin:dev@1")
 
@@ -85,6 +87,46 @@ class Answers(SelftestCase):
         self.assertEqual((run.code, run.out), (0, "sandbox OK\n"), str(run))
         self.assertFalse((self.dir / "a").exists())
 
+    @not_sanitized
+    def test_the_callers_umask_changes_nothing(self):
+        deep = self.root / "a" / "sessions"
+        uid = ["--uid", self.uid] if self.privileged else []
+        run = self.belljar("selftest", "--sessions-root", deep, *uid, umask=0o077)
+        self.assertEqual((run.code, run.out), (0, "sandbox OK\n"), str(run))
+        self.assertEqual(os.listdir(self.root), [])
+
+    @callers("root", "user")
+    @not_sanitized
+    def test_what_a_killed_self_test_left_goes_with_the_next_and_what_is_held_stays(self):
+        owner = self.uid
+        dead, held = (self.make_directory(f"sessions/selftest-{name}", owner=owner) for name in ("dead", "held"))
+        self.make_file("sessions/selftest-dead/belljar", "x", owner=owner)
+        lock = os.open(held, os.O_RDONLY)
+        self.addCleanup(os.close, lock)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        run = self.selftest()
+        self.assertEqual((run.code, run.out), (0, "sandbox OK\n"), str(run))
+        self.assertFalse(dead.exists())
+        self.assertTrue(held.exists(), "another self-test was swept away")
+
+    @callers("root")
+    @back_ends("modern")
+    @as_root
+    @not_sanitized
+    def test_a_signal_between_launches_leaves_nothing_behind(self):
+        private = self.make_directory("private", mode=0o700)
+        program = private / "belljar"
+        shutil.copy(BELLJAR, program)  # Out of the session's reach, so that it has to be copied.
+        program.chmod(0o700)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            with self.subTest(signal=number):
+                run = self.start("selftest", "--sessions-root", self.root, "--uid", self.uid, binary=program)
+                wait_for(lambda: any((self.root / name / "belljar").exists() for name in os.listdir(self.root)), 10,
+                         "the copy of belljar")
+                run.send(number)
+                self.assertNotEqual(run.finish().code, 0)
+                self.assertEqual(os.listdir(self.root), [])
+
     @callers("root")
     @as_root
     @not_sanitized
@@ -119,6 +161,30 @@ class Answers(SelftestCase):
         answer = self.selftest("--policy", self.policy(policy), "--json", uid=False).json()
         self.assertEqual((answer["sandbox"], answer["not_in_force"]), ("unknown", []))
         self.assertEqual({probe["verdict"] for probe in answer["probes"]}, {None}, "no probe has been run")
+
+    @not_sanitized
+    def test_the_place_of_sessions_is_written_to_and_executed_from_under_every_workspace(self):
+        """The policy's own workspace is another one than the place of sessions."""
+        for policy in (self.policy(), "builtin:agent@1"):
+            probes = self.selftest("--policy", policy, "--json").json()["probes"]
+            for name in ("workspace-write", "workspace-execute"):
+                seen = [(probe["value"], probe["verdict"]) for probe in probes if probe["name"] == name]
+                self.assertTrue(any("selftest-" in where or where == "/.belljar-workspace" for where, _ in seen), seen)
+                self.assertEqual({verdict for _, verdict in seen}, {"holds"}, seen)
+        self.assertEqual(os.listdir(self.work), [], "the probe's file is left")
+
+    @callers("root")
+    @back_ends("modern")
+    @as_root
+    @not_sanitized
+    def test_a_place_that_cannot_be_written_or_executed_is_told_apart(self):
+        for options, code, text in (("size=4k,nr_inodes=2", 1, "filesystem: the workspace cannot be written to"),
+                                    ("noexec", 0, "note: what is in the workspace cannot be executed")):
+            with self.subTest(options=options):
+                script = self.on_host(f"mount -t tmpfs -o mode=711,{options} sessions {self.root}")
+                run = self.selftest(before=script)
+                self.assertEqual(run.code, code, str(run))
+                self.assertIn(text, run.out + run.err)
 
     @callers("root")
     @not_sanitized
