@@ -8,7 +8,7 @@ from harness import SandboxTest, as_root, back_ends, callers, environment, main
 
 NO_SYSTEM = dict.fromkeys(("/usr", "/bin", "/lib", "/lib64", "/tools", "/belljar", "/tmp"))
 
-EXPOSED = """exposure of uid UID under test: findings 9
+EXPOSED = """exposure of uid UID under test: 9 findings
 
 unix sockets that can be connected to
   /data/run/agent.sock
