@@ -204,7 +204,7 @@ class Exposure(SandboxTest):
     def test_json_goes_with_exposure(self):
         run = self.belljar("explain", "--json")
         self.assertEqual((run.code, run.out), (2, ""))
-        self.assertIn("--json goes with --exposure", run.err)
+        self.assertIn("--json requires --exposure", run.err)
 
 
 if __name__ == "__main__":
