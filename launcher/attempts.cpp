@@ -1,8 +1,6 @@
 #include "launcher/attempts.hpp"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
@@ -10,10 +8,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
-#include <cstring>
 
 #include "launcher/controls/paths.hpp"
+#include "launcher/endpoint.hpp"
 #include "launcher/record.hpp"
 #include "launcher/sys/raw.hpp"
 #include "launcher/sys/unique_fd.hpp"
@@ -68,22 +65,11 @@ int end_of_connect(int fd) {
 }
 
 int try_connect(const std::string& target) {
-  const std::size_t colon = target.rfind(':');
-  std::string host = target.substr(0, colon);
-  const auto port = htons(static_cast<std::uint16_t>(std::atoi(target.c_str() + colon + 1)));
-  if (host.starts_with("[") && host.ends_with("]")) host = host.substr(1, host.size() - 2);
-  sockaddr_in four{};
-  sockaddr_in6 six{};
-  four.sin_family = AF_INET, four.sin_port = port;
-  six.sin6_family = AF_INET6, six.sin6_port = port;
-  const bool is_four = inet_pton(AF_INET, host.c_str(), &four.sin_addr) == 1;
-  if (!is_four && inet_pton(AF_INET6, host.c_str(), &six.sin6_addr) != 1) return EINVAL;
-  const UniqueFd fd(
-      socket(is_four ? AF_INET : AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const Result<Endpoint> to = parse_endpoint(target);
+  if (!to) return EINVAL;
+  const UniqueFd fd(socket(to->family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!fd.valid()) return errno;
-  const auto* address =
-      is_four ? reinterpret_cast<const sockaddr*>(&four) : reinterpret_cast<const sockaddr*>(&six);
-  int error = connect(fd.get(), address, is_four ? sizeof four : sizeof six) == 0 ? 0 : errno;
+  int error = connect(fd.get(), to->get(), to->size) == 0 ? 0 : errno;
   if (error == EINPROGRESS) error = end_of_connect(fd.get());
   // Somebody is there, and said no.
   return error == ECONNREFUSED ? 0 : error;

@@ -118,6 +118,20 @@ class Caller {
   std::string directory_;
 };
 
+/// What was asked for below `missing`, which is not there: "/missing/b" of "//a/../b". As far as it
+/// is below it.
+std::string below_missing(const std::string& missing, std::string_view rest) {
+  std::string path = missing;
+  while (!rest.empty()) {
+    const std::string_view name = rest.substr(0, rest.find('/'));
+    rest.remove_prefix(std::min(rest.size(), name.size() + 1));
+    if (name.empty() || name == ".") continue;
+    if (name == ".." && path == missing) break;
+    path = name == ".." ? parent_of(path) : join(path, name);
+  }
+  return path;
+}
+
 /// Where a path leads inside, followed one name at a time and never out of `root`: opened without
 /// being opened (O_PATH), so that no FIFO or device notices.
 class Steps {
@@ -144,7 +158,7 @@ class Steps {
       const std::string next = join(path_, name);
       if (judge_.is_kernels(next)) return EXDEV;
       UniqueFd fd(openat(open_.back().get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
-      if (!fd.valid()) return stop_at(next + (last ? "" : rest), last, errno);
+      if (!fd.valid()) return stop_at(below_missing(next, rest), last, errno);
       struct stat about {};
       if (fstat(fd.get(), &about) != 0) return errno;
       if (S_ISLNK(about.st_mode) && (!last || last_link)) {
@@ -174,7 +188,8 @@ class Steps {
 
   [[nodiscard]] bool is_device() const {
     struct stat about {};
-    return fstat(open_.back().get(), &about) == 0 && S_ISCHR(about.st_mode);
+    return fstat(open_.back().get(), &about) == 0 &&
+           (S_ISCHR(about.st_mode) || S_ISBLK(about.st_mode));
   }
 
  private:
@@ -249,8 +264,9 @@ class Listener {
     const auto error =
         static_cast<int>(action == SECCOMP_RET_ERRNO ? verdict & SECCOMP_RET_DATA : EPERM);
     if (refused)
-      note("call " + std::to_string(request.data.nr) + " " + std::to_string(error),
-           [&] { return std::optional(judge_.call(request.data.nr, error)); });
+      note("call " + std::to_string(request.data.nr) + " " + std::to_string(error) +
+               (makes_user_namespace(request.data) ? " user" : ""),
+           [&] { return std::optional(judge_.call(request.data, error)); });
     else
       look(request);
     answer(request.id, refused ? error : 0);
@@ -296,7 +312,7 @@ class Listener {
     // One thing that was asked for by several names.
     for (std::size_t i = 0; i < denials_.size(); ++i)
       if (denials_[i].what == denial->what && denials_[i].subject == denial->subject &&
-          denials_[i].error == denial->error) {
+          denials_[i].error == denial->error && denials_[i].because == denial->because) {
         index = static_cast<int>(i);
         ++denials_[i].times;
         return;
@@ -425,9 +441,11 @@ class Listener {
                                                     const Wish& wish) const {
     const std::string& path = steps.reached();
     const bool opens = wish.read || wish.write;
-    // The device that stands for a masked file has a mode, and no device.
-    if (judge_.is_masked(path) && steps.is_device() && (opens || wish.exec))
-      return judge_.path(wish.write ? Verb::kWrite : Verb::kRead, path, EACCES);
+    // The mode of a device says nothing of nodev, nor does that of the one that stands for a masked
+    // file.
+    if (steps.is_device() && (opens || wish.exec))
+      if (auto denial = judge_.path(wish.write ? Verb::kWrite : Verb::kRead, path, EACCES))
+        return denial;
     const std::array<std::tuple<bool, int, Verb>, 3> wants = {{{wish.read, R_OK, Verb::kRead},
                                                                {wish.write, W_OK, Verb::kWrite},
                                                                {wish.exec, X_OK, Verb::kExec}}};

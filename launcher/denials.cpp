@@ -1,10 +1,15 @@
 #include "launcher/denials.hpp"
 
+#include <sched.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 
 #include "launcher/controls/paths.hpp"
+#include "launcher/controls/promises.hpp"
 #include "launcher/record.hpp"
 #include "launcher/seccomp/names.hpp"
 #include "launcher/seccomp/seccomp.hpp"
@@ -34,6 +39,62 @@ std::string ports_with(const std::string& path,
   return path + "=[" + list + std::to_string(port) + "]";
 }
 
+/// A call that the kernel refuses whoever has not the capability, whatever its arguments are.
+struct CapabilityCall {
+  std::string_view name;
+  const char* capability;
+  bool in_sandbox = true;  ///< One over the sandbox's own namespaces is enough.
+};
+constexpr auto kCapabilityCalls = std::to_array<CapabilityCall>({
+    {"mount", "CAP_SYS_ADMIN"},
+    {"umount2", "CAP_SYS_ADMIN"},
+    {"pivot_root", "CAP_SYS_ADMIN"},
+    {"move_mount", "CAP_SYS_ADMIN"},
+    {"mount_setattr", "CAP_SYS_ADMIN"},
+    {"fsopen", "CAP_SYS_ADMIN"},
+    {"fsmount", "CAP_SYS_ADMIN"},
+    {"fspick", "CAP_SYS_ADMIN"},
+    {"setns", "CAP_SYS_ADMIN"},
+    {"unshare", "CAP_SYS_ADMIN"},
+    {"clone", "CAP_SYS_ADMIN"},
+    {"sethostname", "CAP_SYS_ADMIN"},
+    {"setdomainname", "CAP_SYS_ADMIN"},
+    {"chroot", "CAP_SYS_CHROOT"},
+    {"reboot", "CAP_SYS_BOOT"},
+    {"vhangup", "CAP_SYS_TTY_CONFIG"},
+    {"open_by_handle_at", "CAP_DAC_READ_SEARCH", false},
+    {"init_module", "CAP_SYS_MODULE", false},
+    {"finit_module", "CAP_SYS_MODULE", false},
+    {"delete_module", "CAP_SYS_MODULE", false},
+    {"kexec_load", "CAP_SYS_BOOT", false},
+    {"kexec_file_load", "CAP_SYS_BOOT", false},
+    {"swapon", "CAP_SYS_ADMIN", false},
+    {"swapoff", "CAP_SYS_ADMIN", false},
+    {"acct", "CAP_SYS_PACCT", false},
+    {"iopl", "CAP_SYS_RAWIO", false},
+    {"ioperm", "CAP_SYS_RAWIO", false},
+    {"clock_settime", "CAP_SYS_TIME", false},
+    {"settimeofday", "CAP_SYS_TIME", false},
+    {"quotactl", "CAP_SYS_ADMIN", false},
+});
+
+const CapabilityCall* find_capability_call(std::string_view name) {
+  const auto* row = std::find_if(kCapabilityCalls.begin(), kCapabilityCalls.end(),
+                                 [name](const CapabilityCall& it) { return it.name == name; });
+  return row == kCapabilityCalls.end() ? nullptr : row;
+}
+
+/// What the policy, or the owner of a file, says no to: what is missing or of another kind is
+/// refused nowhere, and a call that the filter refuses is told of as such.
+bool is_refusal(Decision decision) {
+  return decision != Decision::kAbsent && decision != Decision::kOtherKind &&
+         decision != Decision::kFilter;
+}
+
+std::string allowing(const std::string& call) {
+  return policy::member_path("syscalls.rules", call) + "=allow";
+}
+
 /// 0: it is there; otherwise the errno, EACCES where the session could not see it on the host
 /// either.
 int look_on_host(const std::string& path) {
@@ -42,6 +103,10 @@ int look_on_host(const std::string& path) {
 }
 
 }  // namespace
+
+bool makes_user_namespace(const seccomp_data& data) {
+  return (data.nr == SYS_unshare || data.nr == SYS_clone) && (data.args[0] & CLONE_NEWUSER) != 0;
+}
 
 Denial DenialJudge::of(std::string what, std::string subject, std::string error,
                        const std::string& policy_path, std::string change) const {
@@ -54,14 +119,9 @@ Denial DenialJudge::of(std::string what, std::string subject, std::string error,
   return denial;
 }
 
-std::string DenialJudge::rule_of(const std::string& name) const {
-  if (policy_.syscalls.rules.contains(name)) return policy::member_path("syscalls.rules", name);
-  return policy_.syscalls.default_action ? "syscalls.default" : "syscalls.base";
-}
-
-Denial DenialJudge::call(int number, int error) const {
-  const std::string known = syscall_name(number);
-  const std::string name = known.empty() ? "number " + std::to_string(number) : known;
+Denial DenialJudge::call(const seccomp_data& data, int error) const {
+  const std::string known = syscall_name(data.nr);
+  const std::string name = known.empty() ? "number " + std::to_string(data.nr) : known;
   // Landlock's TCP rules need some calls refused that the policy itself may allow.
   const bool for_tcp = (error == EPROTONOSUPPORT && name == "socket") ||
                        (error == EOPNOTSUPP && name.starts_with("send"));
@@ -72,12 +132,43 @@ Denial DenialJudge::call(int number, int error) const {
     denial.because = "Landlock's rules on TCP ports do not reach this kind of socket or call";
     return denial;
   }
-  const std::string change =
-      known.empty() ? std::string() : policy::member_path("syscalls.rules", name) + "=allow";
-  Denial denial = of("system call", name, errno_name(error), rule_of(name), change);
+  Denial denial = of("system call", name, errno_name(error), path_of_call(policy_.syscalls, name),
+                     known.empty() ? std::string() : allowing(name));
   denial.because = "refused by the filter, with these arguments";
   denial.expected = error == ENOSYS;
+  if (!denial.expected) add_what_it_takes(denial, name, data);
   return denial;
+}
+
+/// A filter that allows the call is no help where the kernel refuses it for another reason: then no
+/// line alone does it, and the clause says which do together.
+void DenialJudge::add_what_it_takes(Denial& denial, const std::string& name,
+                                    const seccomp_data& data) const {
+  const bool makes_user = makes_user_namespace(data);
+  if (makes_user && !policy_.namespaces.nested_user) {
+    std::string options = as_option("namespaces.nested_user=true");
+    for (const char* call : {"clone", "clone3", "unshare"})
+      options += " " + as_option(allowing(call));
+    denial.because += "; a user namespace takes all of " + options;
+    denial.change.clear();
+    return;
+  }
+  const CapabilityCall* row = find_capability_call(name);
+  // In a user namespace of its own a program has them all.
+  if (row == nullptr || makes_user || (row->in_sandbox && policy_.namespaces.nested_user)) return;
+  if (!row->in_sandbox) {
+    denial.because +=
+        std::string("; it takes ") + row->capability + " over the host, which no sandbox has";
+    denial.change.clear();
+    return;
+  }
+  if (keeps(policy_, row->capability)) return;
+  std::vector<std::string> capabilities = policy_.capabilities;
+  capabilities.emplace_back(row->capability);
+  denial.because += std::string("; it takes ") + row->capability + " too, together " +
+                    as_option(setting_of_texts("capabilities", capabilities)) + " " +
+                    as_option(denial.change);
+  denial.change.clear();
 }
 
 Denial DenialJudge::kill() const {
@@ -103,10 +194,6 @@ Denial DenialJudge::kill() const {
   return denial;
 }
 
-bool DenialJudge::is_masked(const std::string& path) const {
-  return std::holds_alternative<MaskPath>(view_.covering(path).action);
-}
-
 bool DenialJudge::is_kernels(const std::string& path) const {
   const StepAction& action = view_.covering(path).action;
   return std::holds_alternative<MountProc>(action) || std::holds_alternative<MountDev>(action);
@@ -114,12 +201,12 @@ bool DenialJudge::is_kernels(const std::string& path) const {
 
 std::optional<Denial> DenialJudge::path(Verb verb, const std::string& path, int error) const {
   const Result<Answer> answer = can(verb, path, plan_, policy_, host_);
-  if (!answer || answer->yes || answer->decision == Decision::kAbsent) return std::nullopt;
+  if (!answer || answer->yes || !is_refusal(answer->decision)) return std::nullopt;
   const bool missing = error == ENOENT || error == ENOTDIR;
   // What the sandbox shows and does not have is missing, or was made and removed by the command.
   const bool hides = answer->decision == Decision::kHidden || answer->decision == Decision::kMasked;
-  const bool masked = answer->decision == Decision::kMasked;
-  const int on_host = missing ? look_on_host(masked ? view_.on_host_unmasked(path) : path) : 0;
+  const std::string behind_it = behind(*answer, path);
+  const int on_host = missing ? look_on_host(behind_it) : 0;
   if (missing && (!hides || (on_host != 0 && on_host != EACCES))) return std::nullopt;
   if (!missing && answer->decision == Decision::kHidden) return std::nullopt;
   const bool read_only = answer->decision == Decision::kReadOnly;
@@ -131,11 +218,19 @@ std::optional<Denial> DenialJudge::path(Verb verb, const std::string& path, int 
                      by_owner ? std::string() : answer->policy, change_of(*answer, verb, path));
   denial.because = answer->because;
   // access(2) looks at owner and mode before it looks at the mount.
-  if (on_host == EACCES || (read_only && error == EACCES)) {
+  const bool refused_anyway = by_owner    ? false
+                              : read_only ? error == EACCES
+                                          : !behind_it.empty() && !host_allows(verb, behind_it);
+  if (refused_anyway) {
     denial.because += "; owner and mode on the host would not allow it either";
     denial.change.clear();
   }
   return denial;
+}
+
+std::string DenialJudge::behind(const Answer& answer, const std::string& path) const {
+  if (answer.decision == Decision::kMasked) return view_.on_host_unmasked(path);
+  return answer.decision == Decision::kHidden ? path : view_.on_host(path);
 }
 
 std::string DenialJudge::change_of(const Answer& answer, Verb verb, const std::string& path) const {
@@ -147,10 +242,14 @@ std::string DenialJudge::change_of(const Answer& answer, Verb verb, const std::s
     case Decision::kReadOnly:
       return change_of_read_only(answer.policy, path);
     case Decision::kNoExec:
-      return answer.policy + ".noexec=false";
+    case Decision::kNoDevice:
+      if (!answer.policy.starts_with("filesystem.mounts")) return {};
+      return answer.policy + (answer.decision == Decision::kNoExec ? ".noexec" : ".nodev") +
+             "=false";
     case Decision::kAllowed:
     case Decision::kOwner:
     case Decision::kAbsent:
+    case Decision::kOtherKind:
     case Decision::kNoNetwork:
     case Decision::kFilter:
     case Decision::kPort:
@@ -164,6 +263,7 @@ std::string DenialJudge::change_of_read_only(const std::string& by, const std::s
     return policy_.filesystem.workspace && policy_.filesystem.workspace->readonly
                ? "filesystem.workspace.readonly=false"
                : std::string();
+  if (by.empty()) return {};  // It is the host's own mount.
   const std::string on_host = view_.on_host(path);
   if (by.starts_with("filesystem.mounts"))
     return on_host.empty() && !std::holds_alternative<MountTmpfs>(view_.covering(path).action)
@@ -177,35 +277,29 @@ std::string DenialJudge::change_of_read_only(const std::string& by, const std::s
 std::optional<Denial> DenialJudge::connect(const std::string& address, std::uint16_t port,
                                            bool loopback, bool tcp) const {
   const std::string to = address + ":" + std::to_string(port);
-  const Result<Answer> answer = can("connect:" + to, plan_, policy_, host_);
-  if (!answer || answer->yes) return std::nullopt;
-  if (answer->decision == Decision::kPort) {
-    if (!tcp) return std::nullopt;
-    Denial denial = of("connect", to, "EACCES", answer->policy,
-                       ports_with("landlock.connect_tcp", policy_.landlock.connect_tcp, port));
-    denial.because = answer->because;
+  // The sandbox has a loopback of its own, where only its own programs listen.
+  if (policy_.network.mode == policy::NetworkMode::kNone) {
+    if (loopback) return std::nullopt;
+    Denial denial = of("connect", to, "ENETUNREACH", "network.mode", "network.mode=shared");
+    denial.because =
+        "there is no network but the sandbox's own loopback, " + view_.origin("network.mode");
     return denial;
   }
-  // The sandbox has a loopback of its own, where only its own programs listen.
-  if (answer->decision != Decision::kNoNetwork || loopback) return std::nullopt;
-  Denial denial = of("connect", to, "ENETUNREACH", answer->policy, "network.mode=shared");
-  denial.because = answer->because;
+  if (!tcp || !landlock_refuses(plan_, port, sys::kLandlockConnectTcp)) return std::nullopt;
+  Denial denial = of("connect", to, "EACCES", "landlock.connect_tcp",
+                     ports_with("landlock.connect_tcp", policy_.landlock.connect_tcp, port));
+  denial.because = "port " + std::to_string(port) + " is not among those of " +
+                   view_.origin("landlock.connect_tcp");
   return denial;
 }
 
 std::optional<Denial> DenialJudge::bind(const std::string& address, std::uint16_t port,
                                         bool tcp) const {
-  for (const Step& step : plan_.steps) {
-    const auto* domain = std::get_if<TakeLandlock>(&step.action);
-    if (!tcp || domain == nullptr || (domain->tcp & sys::kLandlockBindTcp) == 0) continue;
-    for (const LandlockPort& rule : domain->ports)
-      if (rule.port == port && (rule.access & sys::kLandlockBindTcp) != 0) return std::nullopt;
-    Denial denial = of("bind", address + ":" + std::to_string(port), "EACCES", "landlock.bind_tcp",
-                       ports_with("landlock.bind_tcp", policy_.landlock.bind_tcp, port));
-    denial.because = "the port is not among those that may be bound";
-    return denial;
-  }
-  return std::nullopt;
+  if (!tcp || !landlock_refuses(plan_, port, sys::kLandlockBindTcp)) return std::nullopt;
+  Denial denial = of("bind", address + ":" + std::to_string(port), "EACCES", "landlock.bind_tcp",
+                     ports_with("landlock.bind_tcp", policy_.landlock.bind_tcp, port));
+  denial.because = "the port is not among those that may be bound";
+  return denial;
 }
 
 std::string denials_text(const Denials& denials) {

@@ -1,6 +1,7 @@
 // What a run was refused, by which line of the policy, and what would allow it.
 #pragma once
 
+#include <linux/seccomp.h>
 #include <sys/types.h>
 
 #include <cstdint>
@@ -33,6 +34,9 @@ struct Denials {
   std::vector<std::string> notes;  ///< What could not be seen in this run.
 };
 
+/// A call to unshare or clone that asks for a user namespace.
+[[nodiscard]] bool makes_user_namespace(const seccomp_data& data);
+
 /// Words for what was refused. Pure but for looks at the host, as the calling process.
 class DenialJudge {
  public:
@@ -40,14 +44,11 @@ class DenialJudge {
       : plan_(plan), policy_(policy), host_(host), view_(plan, policy) {}
 
   /// A call that the filter refused with `error`.
-  [[nodiscard]] Denial call(int number, int error) const;
+  [[nodiscard]] Denial call(const seccomp_data& data, int error) const;
 
   /// A path (without links) that was refused with `error`. Nothing where it is no refusal: the host
   /// has nothing there either.
   [[nodiscard]] std::optional<Denial> path(Verb verb, const std::string& path, int error) const;
-
-  /// What is at the path cannot be opened, although its mode would allow it.
-  [[nodiscard]] bool is_masked(const std::string& path) const;
 
   /// Whether only the kernel knows what is at the path.
   [[nodiscard]] bool is_kernels(const std::string& path) const;
@@ -63,9 +64,12 @@ class DenialJudge {
  private:
   [[nodiscard]] Denial of(std::string what, std::string subject, std::string error,
                           const std::string& policy_path, std::string change) const;
-  [[nodiscard]] std::string rule_of(const std::string& name) const;
+  /// What a call takes besides the filter's word.
+  void add_what_it_takes(Denial& denial, const std::string& name, const seccomp_data& data) const;
   [[nodiscard]] std::string change_of(const Answer& answer, Verb verb,
                                       const std::string& path) const;
+  /// What the host calls the thing that a change would open the way to; empty: none of the host's.
+  [[nodiscard]] std::string behind(const Answer& answer, const std::string& path) const;
   [[nodiscard]] std::string change_of_read_only(const std::string& by,
                                                 const std::string& path) const;
 

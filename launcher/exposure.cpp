@@ -23,12 +23,12 @@
 #include "launcher/can.hpp"
 #include "launcher/controls/control.hpp"
 #include "launcher/controls/paths.hpp"
+#include "launcher/session_eyes.hpp"
 #include "launcher/settings.hpp"
 #include "launcher/sys/kernel.hpp"
 #include "launcher/sys/landlock.hpp"
 #include "launcher/sys/proc.hpp"
 #include "launcher/sys/raw.hpp"
-#include "launcher/sys/session_credentials.hpp"
 #include "launcher/sys/unique_fd.hpp"
 #include "launcher/view.hpp"
 
@@ -517,29 +517,14 @@ constexpr std::array<KindText, 8> kKinds = {{
 
 const char* exposure_name(ExposureKind kind) { return kKinds[static_cast<std::size_t>(kind)].name; }
 
-namespace {
-
-/// Groups and, where no other uid is taken, capabilities: for good, since nothing is launched
-/// after.
-Status become_like_the_session(const Plan& plan, const Host& host) {
-  for (const Step& step : plan.steps)
-    if (const auto* groups = std::get_if<SetGroups>(&step.action))
-      BELLJAR_CHECK(sys::set_groups(groups->groups.data(), groups->groups.size()));
-  if (plan.uid != host.uid || host.capabilities == 0) return {};
-  return sys::SessionCredentials(host.uid, host.gid, 0).raise_capabilities();
-}
-
-}  // namespace
-
 Result<Exposure> find_exposure(const Plan& plan, const policy::Policy& policy, const Host& host,
                                const ExposureBounds& bounds) {
-  BELLJAR_CHECK(become_like_the_session(plan, host));
   sys::SessionCredentials session(host.uid, host.gid, host.capabilities);
+  BELLJAR_CHECK(look_as_session(session, plan, host));
   Host inside = host;
   inside.capabilities = 0;
   inside.uid = plan.uid;
   inside.gid = plan.gid;
-  if (plan.uid != host.uid) BELLJAR_CHECK(session.assume(plan.uid, plan.gid));
   Exposure found = Walk(plan, policy, inside, bounds).run();
   BELLJAR_CHECK(session.leave());
   return found;
@@ -548,7 +533,8 @@ Result<Exposure> find_exposure(const Plan& plan, const policy::Policy& policy, c
 std::string exposure_text(const Exposure& exposure, const Plan& plan,
                           const policy::Policy& policy) {
   std::string text = "exposure of uid " + std::to_string(plan.uid) + " under " + policy.name +
-                     ": findings " + std::to_string(exposure.findings.size()) + "\n";
+                     ": " + std::to_string(exposure.findings.size()) +
+                     (exposure.findings.size() == 1 ? " finding\n" : " findings\n");
   for (std::size_t i = 0; i < exposure.findings.size(); ++i) {
     const Finding& finding = exposure.findings[i];
     if (i == 0 || exposure.findings[i - 1].kind != finding.kind)

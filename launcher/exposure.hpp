@@ -52,8 +52,8 @@ struct ExposureBounds {
 };
 
 /// Walks what the plan shows of the host, as the session's uid, so that owner, mode and ACL decide
-/// as they would inside. Follows no link, opens nothing but directories. The calling process has
-/// the session's groups afterwards. Errors: the session's ids cannot be taken.
+/// as they would inside. Follows no link, opens nothing but directories. Errors: the session's ids
+/// cannot be taken.
 [[nodiscard]] Result<Exposure> find_exposure(const Plan& plan, const policy::Policy& policy,
                                              const Host& host, const ExposureBounds& bounds = {});
 

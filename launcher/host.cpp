@@ -24,19 +24,6 @@
 namespace belljar::launcher {
 namespace {
 
-Result<std::vector<gid_t>> supplementary_groups(gid_t own) {
-  std::vector<gid_t> groups(256);
-  int count = getgroups(static_cast<int>(groups.size()), groups.data());
-  if (count < 0 && errno == EINVAL) {
-    groups.resize(65536);  // NGROUPS_MAX
-    count = getgroups(static_cast<int>(groups.size()), groups.data());
-  }
-  if (count < 0) return sys_failure(errno, "read the caller's groups");
-  groups.resize(static_cast<std::size_t>(count));
-  std::erase(groups, own);
-  return groups;
-}
-
 std::map<std::string, std::string> environment() {
   std::map<std::string, std::string> values;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry)
@@ -81,7 +68,11 @@ std::string current_directory() {
 Result<Access> access_as(const SessionIds& ids, const Host& host, const std::string& path,
                          int least) {
   sys::SessionCredentials session(host.uid, host.gid, host.capabilities);
-  if (host.privileged() && ids.uid != host.uid) BELLJAR_CHECK(session.assume(ids.uid, ids.gid));
+  const bool other = ids.uid != host.uid || ids.gid != host.gid;
+  if (host.privileged() && other) BELLJAR_CHECK(session.assume(ids.uid, ids.gid));
+  // The change from uid 0 to another one has put them down already (man 7 capabilities).
+  const bool cleared = host.privileged() && host.uid == 0 && ids.uid != 0;
+  if (host.capabilities != 0 && !cleared) BELLJAR_CHECK(session.lower_capabilities());
   Access access = Access::kNone;
   if (faccessat(AT_FDCWD, path.c_str(), least, AT_EACCESS) == 0) access = Access::kRead;
   if (access == Access::kRead && faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0)
@@ -231,7 +222,8 @@ Result<Host> observe_host(const policy::Policy& policy) {
   observe_terminals(policy.io, host);
   host.uid = static_cast<uid_t>(getauxval(AT_EUID));
   host.gid = static_cast<gid_t>(getauxval(AT_EGID));
-  host.groups = BELLJAR_TRY(supplementary_groups(host.gid));
+  host.groups = BELLJAR_TRY(sys::supplementary_groups());
+  std::erase(host.groups, host.gid);
   // A plain user has none; one that holds some all the same needs them only for other ids.
   const bool other_ids = policy.identity.uid.from != policy::Id::From::kCaller ||
                          policy.identity.gid.from != policy::Id::From::kCaller;

@@ -74,7 +74,8 @@ struct Host {
 };
 
 /// What the session's ids may do with `path`, by its owner and mode: without the capabilities of
-/// their namespace, which do not reach the host's files.
+/// their namespace, which do not reach the host's files. The groups are the caller's: whoever has a
+/// plan looks with `look_as_session`.
 /// `least` is what Access::kRead takes, as access(2) has it.
 [[nodiscard]] Result<Access> access_as(const SessionIds& ids, const Host& host,
                                        const std::string& path, int least = R_OK | X_OK);

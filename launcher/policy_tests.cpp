@@ -5,6 +5,7 @@
 
 #include "launcher/attempts.hpp"
 #include "launcher/failure.hpp"
+#include "launcher/proof.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -29,6 +30,13 @@ std::string joined(const std::vector<std::string>& words) {
   std::string text;
   for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
   return text;
+}
+
+Trial failed_trial(const Error& error, const policy::Policy& policy) {
+  Trial failed;
+  failed.record.cause = Cause::kSetup;
+  failed.record.setup = describe_refusal(error, policy);
+  return failed;
 }
 
 class PolicyTrial {
@@ -58,12 +66,7 @@ class PolicyTrial {
   Trial launch(const policy::Policy& policy, TrialKind kind, std::vector<std::string> words,
                bool belljar = true) {
     const Result<TrialPolicy> trial = TrialPolicy::make(policy, ids_, caller_, ground_, kind);
-    if (!trial) {
-      Trial failed;
-      failed.record.cause = Cause::kSetup;
-      failed.record.setup = describe_refusal(trial.error(), policy);
-      return failed;
-    }
+    if (!trial) return failed_trial(trial.error(), policy);
     return belljar ? trial->launch_belljar(std::move(words)) : trial->launch(words);
   }
 
@@ -115,16 +118,27 @@ class PolicyTrial {
   }
 
   void run_attempt(const policy::PolicyTest& test, const std::string& path) {
-    const Trial trial = launch(policy_, TrialKind::kProbes, {"probe", "--try", test.attempt});
+    const bool must = test.expect.kind == Expectation::Kind::kAllowed;
+    const std::string what = "try " + test.attempt, wanted = must ? "allowed" : "denied";
+    if (const std::string fault = fault_of_attempt(test.attempt); !fault.empty())
+      return add(what, false, fault, wanted, path);
+    const Result<TrialPolicy> made =
+        TrialPolicy::make(policy_, ids_, caller_, ground_, TrialKind::kProbes);
+    const Trial trial = made ? made->launch_belljar({"probe", "--try", test.attempt})
+                             : failed_trial(made.error(), policy_);
     std::string verdict = trial.output.substr(0, trial.output.find('\n'));
     if (trial.record.cause == Cause::kSyscall) verdict = "SIGSYS";
     const bool answered = !verdict.empty() && trial.record.cause != Cause::kSetup &&
                           verdict != kUnanswered && verdict != "EINVAL";
     const bool allowed = verdict == kGranted;
-    const bool must = test.expect.kind == Expectation::Kind::kAllowed;
-    add("try " + test.attempt, answered && allowed == must,
-        answered || verdict == kUnanswered ? verdict : end_text(trial.record),
-        must ? "allowed" : "denied", path);
+    std::string got = answered || verdict == kUnanswered ? verdict : end_text(trial.record);
+    bool held = answered && allowed == must;
+    if (held && !must) {
+      const std::string why = why_no_proof(test.attempt, verdict, *made);
+      held = why.empty();
+      if (!held) got += ", which proves nothing: " + why;
+    }
+    add(what, held, std::move(got), wanted, path);
   }
 
   void run_command(const policy::PolicyTest& test, const std::string& path) {

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <climits>
 
 #include "launcher/controls/paths.hpp"
@@ -80,12 +81,20 @@ std::string find_in_overlay(const MountOverlay& overlay, const std::string& path
   return {};
 }
 
+/// An optional bind of what is not there: nothing is mounted, and no mount point made.
+bool is_left_out(const StepAction& action) {
+  const auto* bind = std::get_if<BindMount>(&action);
+  struct stat about {};
+  return bind != nullptr && bind->optional && lstat(bind->source.c_str(), &about) != 0 &&
+         (errno == ENOENT || errno == ENOTDIR);
+}
+
 }  // namespace
 
 View::View(const Plan& plan, const policy::Policy& policy) : policy_(policy) {
   for (const Step& step : plan.steps) {
     std::string target = target_of(step.action);
-    if (target.empty()) continue;
+    if (target.empty() || is_left_out(step.action)) continue;
     targets_.insert(target);
     placed_.emplace_back(std::move(target), &step);
   }
@@ -93,22 +102,32 @@ View::View(const Plan& plan, const policy::Policy& policy) : policy_(policy) {
 
 const Step& View::covering(std::string_view path) const { return *covering(path, true); }
 
-/// Never null: AttachRoot is in every plan.
+const Step& View::covering_unmasked(std::string_view path) const { return *covering(path, false); }
+
+/// Never null: AttachRoot is in every plan. A mount comes after those above it, and a mask after
+/// all mounts, so that it covers those below it as well.
 const Step* View::covering(std::string_view path, bool masks) const {
-  const Step* best = nullptr;
-  std::size_t length = 0;
+  const Step* last = nullptr;
   for (const auto& [target, step] : placed_) {
-    if (target.size() < length || !is_within(path, target)) continue;
-    if (!masks && std::holds_alternative<MaskPath>(step->action)) continue;
-    best = step;
-    length = target.size();
+    if (!is_within(path, target)) continue;
+    if (masks || !std::holds_alternative<MaskPath>(step->action)) last = step;
   }
-  return best;
+  return last;
+}
+
+std::vector<const Step*> View::masks_over(std::string_view path) const {
+  std::vector<const Step*> masks;
+  for (const auto& [target, step] : placed_)
+    if (is_within(path, target) && std::holds_alternative<MaskPath>(step->action))
+      masks.push_back(step);
+  return masks;
 }
 
 bool View::holds_a_target(std::string_view path) const {
-  return std::any_of(placed_.begin(), placed_.end(),
-                     [path](const auto& placed) { return is_within(placed.first, path); });
+  return std::any_of(placed_.begin(), placed_.end(), [path](const auto& placed) {
+    return is_within(placed.first, path) &&
+           !std::holds_alternative<MaskPath>(placed.second->action);
+  });
 }
 
 std::string View::on_host(const std::string& path) const { return on_host(path, covering(path)); }

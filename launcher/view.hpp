@@ -18,14 +18,19 @@ class View {
   /// Both outlive the view.
   View(const Plan& plan, const policy::Policy& policy);
 
-  /// The step that decides what stands at `path`: the one with the longest target, the last of
-  /// several.
+  /// The step that decides what stands at `path`: the last that puts something at it or above it.
   [[nodiscard]] const Step& covering(std::string_view path) const;
 
   /// Whether a step puts something at this very path.
   [[nodiscard]] bool is_target(const std::string& path) const { return targets_.contains(path); }
 
-  /// Whether a step puts something at or below `path`.
+  /// The same without the masks, which are no more than names where nothing is to be hidden.
+  [[nodiscard]] const Step& covering_unmasked(std::string_view path) const;
+
+  /// The masks at `path` or above it, in the order in which they are made.
+  [[nodiscard]] std::vector<const Step*> masks_over(std::string_view path) const;
+
+  /// Whether a step other than a mask puts something at or below `path`.
   [[nodiscard]] bool holds_a_target(std::string_view path) const;
 
   /// What the host calls the thing at `path` (without links): empty unless it comes from the host.

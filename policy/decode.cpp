@@ -1,7 +1,10 @@
 #include "policy/decode.hpp"
 
+#include <algorithm>
 #include <span>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include "policy/fields.hpp"
 #include "policy/paths.hpp"
@@ -32,6 +35,46 @@ std::vector<std::string_view> known_keys() {
   };
   std::apply([&add](const auto&... entries) { (add(entries), ...); }, Fields<T>::kTable);
   return keys;
+}
+
+template <class Form>
+struct SectionType {
+  using Type = void;
+};
+template <class T>
+struct SectionType<Section<T>> {
+  using Type = T;
+};
+
+/// The sections of `T` that know `key`, as paths: `filesystem.workspace`.
+template <class T>
+std::vector<std::string> paths_of(std::string_view key) {
+  std::vector<std::string> paths;
+  const auto look =
+      [&]<class Owner, class Value, class Form>(const Field<Owner, Value, Form>& field) {
+        using Inner = typename SectionType<Form>::Type;
+        if constexpr (!std::is_void_v<Inner>) {
+          const std::vector<std::string_view> keys = known_keys<Inner>();
+          if (std::find(keys.begin(), keys.end(), key) != keys.end())
+            paths.push_back(member_path(std::string(field.key), key));
+        }
+      };
+  const auto look_at = [&look]<class Entry>(const Entry& entry) {
+    if constexpr (kIsField<Entry>) look(entry);
+  };
+  std::apply([&look_at](const auto&... entries) { (look_at(entries), ...); }, Fields<T>::kTable);
+  return paths;
+}
+
+/// A key that a section knows has been written a level too high; another is probably misspelt.
+template <class T>
+std::string unknown_key(std::string_view key) {
+  const std::vector<std::string> paths = paths_of<T>(key);
+  if (paths.empty()) return with_suggestion("unknown key", key, known_keys<T>());
+  std::string text = "unknown key; did you mean ";
+  for (std::size_t i = 0; i < paths.size(); ++i)
+    text += (i == 0 ? "" : i + 1 == paths.size() ? " or " : ", ") + in_quotes(paths[i]);
+  return text + "?";
 }
 
 /// Keys of the top level that people may add for tools of their own.
@@ -77,7 +120,7 @@ void read_member(Reader& reader, const Member& member, T& out) {
                                 Fields<T>::kTable);
   if (known || is_extension<T>(member.key)) return;
   const Reader::Scope scope(reader, member.key);
-  reader.error(member.key_place, with_suggestion("unknown key", member.key, known_keys<T>()));
+  reader.error(member.key_place, unknown_key<T>(member.key));
 }
 
 // Which members belong together.

@@ -89,6 +89,11 @@ Result<std::optional<SeccompFilter>> seccomp_program(const policy::Syscalls& sys
   return SeccompFilter(*std::move(program));
 }
 
+std::string path_of_call(const policy::Syscalls& syscalls, const std::string& name) {
+  if (syscalls.rules.contains(name)) return policy::member_path("syscalls.rules", name);
+  return syscalls.default_action ? "syscalls.default" : "syscalls.base";
+}
+
 std::string_view seccomp_set_name(policy::SyscallBase base) {
   switch (base) {
     case policy::SyscallBase::kNone:

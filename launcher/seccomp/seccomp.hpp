@@ -33,6 +33,9 @@ struct Refinement {
 /// here.
 [[nodiscard]] std::vector<std::string> absent_calls(const policy::Syscalls& syscalls);
 
+/// The policy path whose word on a call the filter carries out.
+[[nodiscard]] std::string path_of_call(const policy::Syscalls& syscalls, const std::string& name);
+
 /// "none", "agent@1", "strict@1".
 [[nodiscard]] std::string_view seccomp_set_name(policy::SyscallBase base);
 

@@ -4,6 +4,8 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
+#include <vector>
 
 #include "policy/base/result.hpp"
 
@@ -11,6 +13,9 @@ namespace belljar::sys {
 
 /// The calling thread's effective capabilities, one bit each.
 [[nodiscard]] Result<std::uint64_t> effective_capabilities();
+
+/// The calling process's, in the kernel's order; its gid may be among them.
+[[nodiscard]] Result<std::vector<gid_t>> supplementary_groups();
 
 /// Replaces the calling thread's supplementary groups. Needs CAP_SETGID.
 [[nodiscard]] Status set_groups(const gid_t* groups, std::size_t count);
@@ -30,15 +35,24 @@ class SessionCredentials {
   /// Takes the effective ids; the effective capabilities that this clears stay permitted.
   [[nodiscard]] Status assume(uid_t uid, gid_t gid);
 
+  /// Takes the effective ids and the supplementary groups with no capability in force: what the
+  /// kernel says of a path then is what it says to the session.
+  [[nodiscard]] Status look_as(uid_t uid, gid_t gid, const std::vector<gid_t>& groups);
+
+  /// Puts the effective capabilities down, which stay permitted.
+  [[nodiscard]] Status lower_capabilities();
+
   /// Raises the capabilities again while the ids stay the session's: what a clone that creates
   /// namespaces for it needs.
   [[nodiscard]] Status raise_capabilities();
 
-  /// Back to the launcher's own effective ids and capabilities. Harmless when not assumed.
+  /// Back to the launcher's own effective ids, groups and capabilities. Harmless when not assumed.
   [[nodiscard]] Status leave();
 
  private:
   bool assumed_ = false;
+  bool lowered_ = false;
+  std::optional<std::vector<gid_t>> own_groups_;  ///< Only where others were taken.
   uid_t own_uid_;
   gid_t own_gid_;
   std::uint64_t capabilities_;

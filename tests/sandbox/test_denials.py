@@ -2,10 +2,12 @@
 
 import errno
 import os
+import shlex
 import signal
 import socket
+import stat
 
-from harness import SandboxTest, back_ends, callers, main, not_sanitized, python_command
+from harness import SandboxTest, as_root, back_ends, callers, main, not_sanitized, python_command
 
 
 class Denials(SandboxTest):
@@ -109,14 +111,107 @@ class Denials(SandboxTest):
         code = """
             import ctypes, errno
             libc = ctypes.CDLL(None, use_errno=True)
-            libc.mount(b'none', b'/tmp', b'tmpfs', 0, None)
+            libc.ptrace(16, os.getppid(), 0, 0)
             say(errno.errorcode[ctypes.get_errno()])
         """
         found, run = self.denials(code, self.policy())
         self.assertEqual(run.json(), "EPERM")
-        self.assertTrue(found["system call", "mount"]["policy"].endswith("syscalls.base"))
-        found, run = self.denials(code, self.policy(), found["system call", "mount"]["change"])
-        self.assertNotIn(("system call", "mount"), found)
+        self.assertTrue(found["system call", "ptrace"]["policy"].endswith("syscalls.base"))
+        self.assertEqual(found["system call", "ptrace"]["change"], "syscalls.rules.ptrace=allow")
+        found, run = self.denials(code, self.policy(), found["system call", "ptrace"]["change"])
+        self.assertNotIn(("system call", "ptrace"), found)
+
+    def check_lines_together(self, name, code):
+        """No line alone would do, and those that the clause names do it together."""
+        found, run = self.denials(code, self.policy())
+        self.assertEqual(run.json(), "EPERM")
+        denial = found["system call", name]
+        self.assertNotIn("change", denial)
+        self.assertIn("belljar:   no line of the policy alone would allow it", run.err)
+        words = shlex.split(denial["because"].partition("; ")[2])
+        settings = [word for option, word in zip(words, words[1:]) if option == "--set"]
+        self.assertGreater(len(settings), 1, denial)
+        rule = f"syscalls.rules.{name}=allow"
+        self.assertIn(rule, settings)
+        run = self.inside(code, policy=self.policy(), options=["--set", rule])
+        self.assertNotEqual(run.out, '"done"\n', "the rule alone would have done")
+        found, run = self.denials(code, self.policy(), *settings)
+        self.assertEqual(run.json(), "done", str(run))
+        self.assertNotIn(("system call", name), found)
+        return settings
+
+    CALL = """
+        import ctypes, errno
+        libc = ctypes.CDLL(None, use_errno=True)
+        say('done' if %s == 0 else errno.errorcode[ctypes.get_errno()])
+    """
+
+    def test_a_call_that_takes_a_capability_too(self):
+        settings = self.check_lines_together("mount", self.CALL % "libc.mount(b'none', b'/tmp', b'tmpfs', 0, None)")
+        self.assertIn('capabilities=["CAP_SYS_ADMIN"]', settings)
+        settings = self.check_lines_together("unshare", self.CALL % "libc.unshare(0x04000000)")
+        self.assertIn('capabilities=["CAP_SYS_ADMIN"]', settings)
+        settings = self.check_lines_together("chroot", self.CALL % "libc.chroot(b'/tmp')")
+        self.assertIn('capabilities=["CAP_SYS_CHROOT"]', settings)
+        # Where it is kept, the rule is all that is missing.
+        code = self.CALL % "libc.mount(b'none', b'/tmp', b'tmpfs', 0, None)"
+        self.check_denied_until_changed(code, {"capabilities": ["CAP_SYS_ADMIN"]}, "system call", "mount", "EPERM",
+                                        "syscalls.base", "syscalls.rules.mount=allow")
+
+    def test_a_user_namespace_is_its_own_line(self):
+        settings = self.check_lines_together("unshare", self.CALL % "libc.unshare(0x10000000)")
+        self.assertIn("namespaces.nested_user=true", settings)
+
+    def test_a_call_that_takes_a_privilege_over_the_host(self):
+        found, run = self.denials(self.CALL % "libc.swapoff(b'/none')", self.policy())
+        denial = found["system call", "swapoff"]
+        self.assertEqual((run.json(), denial.get("change")), ("EPERM", None))
+        self.assertIn("CAP_SYS_ADMIN over the host, which no sandbox has", denial["because"])
+
+    def test_a_mask_is_not_blamed_where_the_owner_refuses_too(self):
+        changes = self.data()
+        for name in ("mine", "closed"):
+            self.make_directory(f"data/{name}", owner=self.uid)
+            self.make_file(f"data/{name}/file", "x", 0 if name == "closed" and self.privileged else self.uid,
+                           0o000 if name == "closed" else 0o600)
+            self.make_file(f"data/{name}-file", "x", 0 if name == "closed" and self.privileged else self.uid,
+                           0o000 if name == "closed" else 0o600)
+        changes["filesystem"]["mask"] = {f"/data/{name}": "a test" for name in ("mine", "mine-file", "closed", "closed-file")}
+        code = "for path in %r: probe_open(path, os.O_RDONLY)"
+        paths = ["/data/mine/file", "/data/mine-file", "/data/closed/file", "/data/closed-file"]
+        found, run = self.denials(code % paths, self.policy(changes))
+        for path in paths:
+            denial = found["read", path]
+            allowed = "closed" not in path
+            self.assertEqual("change" in denial, allowed, denial)
+            self.assertEqual("owner and mode on the host would not allow it either" in denial["because"], not allowed, denial)
+
+    def test_noexec_is_not_blamed_where_nobody_may_execute(self):
+        changes = self.data(noexec=True)
+        self.make_file("data/plain", "x", self.uid, 0o644)
+        code = """
+            import subprocess
+            try: subprocess.run(['/data/plain'])
+            except OSError: pass
+        """
+        found, run = self.denials(code, self.policy(changes))
+        self.assertNotIn("change", found["exec", "/data/plain"])
+
+    @as_root
+    def test_a_device_that_the_mount_refuses(self):
+        changes = self.data()
+        os.mknod(self.dir / "data/null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        os.chmod(self.dir / "data/null", 0o666)
+        self.check_denied_until_changed("say(probe_open('/data/null', os.O_RDONLY))", changes, "read", "/data/null", "EACCES",
+                                        'filesystem.mounts["/data"]', 'filesystem.mounts["/data"].nodev=false')
+
+    def test_one_subject_has_one_name(self):
+        self.make_directory("elsewhere")
+        path = self.make_file("elsewhere/file", "x")
+        paths = [str(path), str(path).replace("/elsewhere/", "//elsewhere/.//"), f"{self.dir}/elsewhere/x/../file"]
+        found, run = self.denials(f"for path in {paths!r}: probe_open(path, os.O_RDONLY)", self.policy())
+        self.assertEqual([subject for what, subject in found if "elsewhere" in subject], [str(path)], found)
+        self.assertEqual(found["read", str(path)]["times"], 3)
 
     def test_a_system_call_that_kills(self):
         policy = self.policy({"syscalls": {"rules": {"getpriority": "kill"}}})

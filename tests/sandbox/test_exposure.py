@@ -8,7 +8,7 @@ from harness import SandboxTest, as_root, back_ends, callers, environment, main
 
 NO_SYSTEM = dict.fromkeys(("/usr", "/bin", "/lib", "/lib64", "/tools", "/belljar", "/tmp"))
 
-EXPOSED = """exposure of uid UID under test: findings 9
+EXPOSED = """exposure of uid UID under test: 9 findings
 
 unix sockets that can be connected to
   /data/run/agent.sock
@@ -204,7 +204,7 @@ class Exposure(SandboxTest):
     def test_json_goes_with_exposure(self):
         run = self.belljar("explain", "--json")
         self.assertEqual((run.code, run.out), (2, ""))
-        self.assertIn("--json goes with --exposure", run.err)
+        self.assertIn("--json requires --exposure", run.err)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ class PolicyTests(SandboxTest):
 
     @not_sanitized
     def test_what_is_tried_is_denied_or_allowed_as_the_sandbox_is(self):
-        self.make_file("work/own", owner=self.uid)
+        self.make_file("work/own", owner=self.uid, mode=0o755)
+        noexec = {"type": "bind", "source": str(self.work), "noexec": True}
         tests = [
             {"try": "write /usr/x", "expect": "denied"},
             {"try": "write /tmp/x", "expect": "allowed"},
@@ -28,13 +29,13 @@ class PolicyTests(SandboxTest):
             {"try": "read /etc/shadow", "expect": "denied"},
             {"try": "read /usr/bin/env", "expect": "allowed"},
             {"try": "exec /usr/bin/env", "expect": "allowed"},
-            {"try": "exec /usr/bin", "expect": "denied"},
+            {"try": "exec /work-copy/own", "expect": "denied"},
             {"try": "connect 192.0.2.1:9", "expect": "denied"},
             {"try": "connect [2001:db8::1]:9", "expect": "denied"},
             {"run": ["/bin/sh", "-c", "exit 3"], "expect": {"exit": 3}},
             {"run": ["/bin/sh", "-c", "kill -9 $$"], "expect": {"cause": "signaled"}},
         ]
-        run = self.run_tests(tests)
+        run = self.run_tests(tests, {"filesystem": {"mounts": {"/work-copy": noexec}}})
         self.assertEqual(run.code, 0, str(run))
         found = self.results(run)
         self.assertEqual(found["try write /usr/x"], (True, "EROFS"))
@@ -60,6 +61,62 @@ class PolicyTests(SandboxTest):
         self.assertEqual(failed["try write /tmp/x"]["got"], "allowed")
         self.assertIn("why", failed["run /bin/sh -c echo why; exit 1"]["got"])
         self.assertRegex(failed["try write /tmp/x"]["policy"], r"policy-1\.json:\d+:\d+ tests\[0\]\.try")
+
+    def check_proof(self, attempt, held, got, changes=None):
+        """What a test comes to that says of the attempt that it is denied."""
+        run = self.run_tests([{"try": attempt, "expect": "denied"}], changes)
+        found = self.results(run)[f"try {attempt}"]
+        self.assertEqual(found[0], held, f"{attempt}: {run}")
+        self.assertRegex(found[1], got, attempt)
+
+    @not_sanitized
+    def test_what_could_not_have_succeeded_proves_nothing(self):
+        self.make_file("plain", "x", self.uid)
+        self.make_directory("elsewhere")
+        self.make_file("elsewhere/file", "x", mode=0o755)
+        mounts = {"/plain": {"type": "bind", "source": str(self.dir / "plain")}}
+        changes = {"filesystem": {"mounts": mounts}}
+        nothing = "^ENOENT, which proves nothing: neither the host nor the sandbox has "
+        for attempt, held, got in (
+                ("read /etc/shadwo", False, nothing + "/etc/shadwo$"), ("read /etc/shadow", True, "^ENOENT$"),
+                ("exec /usr/bin/envv", False, nothing + "/usr/bin/envv$"), ("read /tmp/x", False, nothing + "/tmp/x$"),
+                ("write /no/such/file", False, nothing + "/no/such to write in$"),
+                ("write /etc/new", True, "^ENOENT$"), (f"write {self.dir}/elsewhere/file", True, "^ENOENT$"),
+                (f"read {self.dir}/elsewhere/file", True, "^ENOENT$"), (f"read {self.dir}/elsewhere/fiel", False, nothing),
+                ("exec /usr/bin", False, "^EACCES, which proves nothing: /usr/bin is a directory"),
+                ("exec /plain", False, "^EACCES, which proves nothing: /plain has no execute permission for anybody$"),
+                ("write /plain", True, "^EROFS$"), ("read /usr/bin/env/x", False, "^ENOTDIR, which proves nothing: "),
+                ("connect example.org:80", False, "names are not looked up"),
+                ("connect ::1:80", False, "in brackets"), ("connect 2001:db8::1:80", False, "in brackets")):
+            with self.subTest(attempt=attempt):
+                self.check_proof(attempt, held, got, changes)
+
+    @callers("root")
+    @not_sanitized
+    def test_a_way_that_the_host_has_not_either_proves_nothing(self):
+        shared = {"network": {"mode": "shared"}}
+        # 240.0.0.0/4 is nobody's: the kernel sends nothing there, or finds no way to it.
+        attempt = "connect 255.255.255.255:80"
+        run = self.run_tests([{"try": attempt, "expect": "denied"}], shared)
+        held, got = self.results(run)[f"try {attempt}"]
+        self.assertFalse(held, got)
+        self.assertRegex(got, "^E[A-Z]+, which proves nothing: no line of the policy refuses it")
+        self.check_proof(attempt, True, "^EPERM$", {**shared, "syscalls": {"rules": {"connect": "EPERM"}}})
+        self.check_proof("connect 192.0.2.1:80", True, "^ENETUNREACH$")
+        self.check_proof("connect 192.0.2.1:80", True, "^EACCES$", {**shared, "landlock": {"connect_tcp": [443]}})
+
+    @callers("root")
+    @not_sanitized
+    def test_an_error_of_the_policys_own_is_a_proof(self):
+        rules = {"openat": {"action": "EXDEV", "when": [{"arg2": {"mask": 3, "!=": 0}}], "otherwise": "allow"},
+                 "openat2": "EXDEV", "creat": "EXDEV"}
+        if os.uname().machine == "x86_64":
+            rules["open"] = {"action": "EXDEV", "when": [{"arg1": {"mask": 3, "!=": 0}}], "otherwise": "allow"}
+        self.check_proof("write /tmp/x", True, "^EXDEV$", {"syscalls": {"rules": rules}})
+        del rules["openat2"], rules["openat"]["when"]
+        rules["openat"] = {"action": "EXDEV", "when": [{"arg2": {"mask": 3, "==": 1}}], "otherwise": "allow"}
+        # Who opens it for reading and writing gets in.
+        self.check_proof("write /tmp/x", False, "^EXDEV, which proves nothing: ", {"syscalls": {"rules": rules}})
 
     @not_sanitized
     def test_a_command_may_say_more_than_a_pipe_holds(self):
