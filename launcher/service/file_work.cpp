@@ -13,6 +13,7 @@
 #include <set>
 #include <vector>
 
+#include "launcher/service/fresh_file.hpp"
 #include "launcher/service/helper_process.hpp"
 #include "launcher/service/remove_tree.hpp"
 #include "policy/json_tree.hpp"
@@ -30,8 +31,6 @@ using Json = nlohmann::ordered_json;
 /// A source that says nothing for so long is given up, while there is still time to clean up before
 /// the helper itself is.
 constexpr std::chrono::seconds kPatience{25};
-/// No file that is written is larger.
-constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 30;
 
 std::int64_t modified_ms(const struct stat& about) {
   return std::int64_t{about.st_mtim.tv_sec} * 1000 + about.st_mtim.tv_nsec / 1000000;
@@ -68,43 +67,6 @@ Outcome<std::uint64_t> copy_to_end(int source, int target) {
     if (error != 0) return call_failed(error, "write the file");
   }
 }
-
-/// A file beside the one that it is to replace, gone again unless it has.
-class FreshFile {
- public:
-  FreshFile(int directory, mode_t mode) : directory_(directory) {
-    for (int tries = 0; tries < 100 && !file_.valid(); ++tries) {
-      name_ = ".belljar-write-" + std::to_string(getpid()) + "-" + std::to_string(tries);
-      file_ = UniqueFd(openat(directory, name_.c_str(),
-                              O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-      if (!file_.valid() && errno != EEXIST) break;
-    }
-    error_ = file_.valid() ? 0 : errno;
-    if (file_.valid() && fchmod(file_.get(), mode) != 0) error_ = errno;
-  }
-  FreshFile(const FreshFile&) = delete;
-  FreshFile& operator=(const FreshFile&) = delete;
-  ~FreshFile() {
-    if (file_.valid() && !named_) unlinkat(directory_, name_.c_str(), 0);
-  }
-
-  [[nodiscard]] int error() const { return error_; }
-  [[nodiscard]] int fd() const { return file_.get(); }
-
-  /// 0 or the errno. RENAME_NOREPLACE where nothing was there would lose to no harm: the session
-  /// may replace its own file at any time.
-  int take_name(const std::string& name) {
-    named_ = renameat(directory_, name_.c_str(), directory_, name.c_str()) == 0;
-    return named_ ? 0 : errno;
-  }
-
- private:
-  int directory_;
-  std::string name_;
-  UniqueFd file_;
-  int error_ = 0;
-  bool named_ = false;
-};
 
 /// Whether what has the name now may be replaced; `true` when there is nothing.
 Outcome<bool> check_target(int directory, const Write& order, uid_t owner) {

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <linux/capability.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -73,6 +74,24 @@ bool close_all_but(std::vector<int> kept) {
 void die_with(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
+}
+
+Result<Lifeline> Lifeline::make() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return sys_failure(errno, "make the lifeline");
+  return Lifeline{sys::UniqueFd(ends[0]), sys::UniqueFd(ends[1])};
+}
+
+void hold_on_to(int lifeline) {
+  // Opened again, because whom a description signals is one process.
+  const std::string path = "self/fd/" + std::to_string(lifeline);
+  const int own = openat(sys::proc_directory(), path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  // A pipe whose last writer closes it signals whoever has asked for it (man 2 fcntl, F_SETSIG).
+  if (own < 0 || fcntl(own, F_SETSIG, SIGKILL) != 0 || fcntl(own, F_SETOWN, getpid()) != 0 ||
+      fcntl(own, F_SETFL, O_NONBLOCK | O_ASYNC) != 0)
+    _exit(1);
+  pollfd writers{own, POLLIN, 0};
+  if (poll(&writers, 1, 0) != 0) _exit(1);
 }
 
 void become_session(const Pool& pool, uid_t uid) {

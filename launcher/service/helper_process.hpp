@@ -20,6 +20,18 @@ bool close_all_but(std::vector<int> kept);
 /// Ends with the process `parent`, which has forked this one; ends now when that is gone already.
 void die_with(pid_t parent);
 
+/// A pipe that nobody writes to: the end of the service is the end of its last writer.
+struct Lifeline {
+  sys::UniqueFd reading;
+  sys::UniqueFd writing;  ///< The service's alone.
+
+  [[nodiscard]] static Result<Lifeline> make();
+};
+
+/// The kernel kills the calling process when the service is gone. For those that change their uid
+/// for a moment, as a launch does: that clears what `die_with` has set (man 2 PR_SET_PDEATHSIG).
+void hold_on_to(int lifeline);
+
 /// Takes the uid of a session for good, with its group alone and no capability, in no way to be
 /// traced. Without privileges only the latter two. Ends the process when it cannot.
 void become_session(const Pool& pool, uid_t uid);

@@ -54,14 +54,25 @@ Demand read_delete(Object& object) {
   return order;
 }
 
+Demand read_archive(Object& object) {
+  Archive archive;
+  archive.workspace = object.workspace();
+  archive.path = object.path(true);
+  const std::string way = object.text("way");
+  archive.into = way == "in";
+  if (way != "in" && way != "out") object.wrong("way", "expected \"in\" or \"out\"");
+  return archive;
+}
+
 Demand read_sweep(Object& object) { return Sweep{object.uid("uid")}; }
 
 Demand read_selftest(Object&) { return Selftest{}; }
 
-constexpr DemandKind<Demand> kDemands[] = {
-    {"hello", read_hello},   {"prepare", read_prepare}, {"remove", read_remove},
-    {"list", read_list},     {"open", read_open},       {"write", read_write},
-    {"delete", read_delete}, {"sweep", read_sweep},     {"selftest", read_selftest}};
+constexpr DemandKind<Demand> kDemands[] = {{"hello", read_hello},   {"prepare", read_prepare},
+                                           {"remove", read_remove}, {"list", read_list},
+                                           {"open", read_open},     {"write", read_write},
+                                           {"delete", read_delete}, {"archive", read_archive},
+                                           {"sweep", read_sweep},   {"selftest", read_selftest}};
 
 }  // namespace
 
@@ -88,7 +99,8 @@ tl::expected<Request, Unread> read_request(std::string_view text) {
 }
 
 std::size_t descriptors_of(const Demand& demand) {
-  const bool one = std::holds_alternative<Prepare>(demand) || std::holds_alternative<Write>(demand);
+  const bool one = std::holds_alternative<Prepare>(demand) ||
+                   std::holds_alternative<Write>(demand) || std::holds_alternative<Archive>(demand);
   return one ? 1 : 0;
 }
 

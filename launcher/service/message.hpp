@@ -66,12 +66,17 @@ struct Delete {
   std::string workspace, path;
   bool recursive = false;
 };
+struct Archive {
+  std::string workspace, path;
+  bool into = false;  ///< Into the workspace.
+};
 struct Sweep {
   uid_t uid = 0;
 };
 struct Selftest {};
 
-using Demand = std::variant<Hello, Prepare, Remove, List, Open, Write, Delete, Sweep, Selftest>;
+using Demand =
+    std::variant<Hello, Prepare, Remove, List, Open, Write, Delete, Archive, Sweep, Selftest>;
 
 struct Request {
   std::uint64_t id = 0;

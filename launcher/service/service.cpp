@@ -23,6 +23,7 @@
 #include "launcher/facts.hpp"
 #include "launcher/findings.hpp"
 #include "launcher/selftest.hpp"
+#include "launcher/service/archive.hpp"
 #include "launcher/service/file_work.hpp"
 #include "launcher/service/helper_process.hpp"
 #include "launcher/service/sweep.hpp"
@@ -320,10 +321,12 @@ Outcome<OpenedWorkspace> Service::find_ready(const std::string& name) const {
 }
 
 void Service::work_inside(std::uint64_t id, const std::string& name, Descriptors descriptors,
-                          std::function<Outcome<Finding>(int, uid_t)> work) {
+                          std::function<Outcome<Finding>(int, uid_t)> work,
+                          std::chrono::seconds limit) {
   Outcome<OpenedWorkspace> opened = find_ready(name);
   if (!opened) return reply(id, opened.error());
   Job job;
+  job.limit = limit;
   job.uid = opened->owner;
   const int directory = opened->directory.get();
   job.work = [directory, owner = opened->owner, work = std::move(work)] {
@@ -435,6 +438,16 @@ void Service::serve(std::uint64_t id, const Write& order, Descriptors descriptor
 void Service::serve(std::uint64_t id, const Delete& order, Descriptors) {
   work_inside(id, order.workspace, {},
               [order](int directory, uid_t) { return delete_file(directory, order); });
+}
+
+void Service::serve(std::uint64_t id, const Archive& order, Descriptors descriptors) {
+  const int pipe = descriptors.front().get();
+  const auto work = [order, pipe](int directory, uid_t owner) {
+    return order.into ? read_archive(directory, owner, order.path, pipe)
+                      : write_archive(directory, owner, order.path, pipe);
+  };
+  // It is as slow as the other end of the pipe, which it gives up itself.
+  work_inside(id, order.workspace, std::move(descriptors), work, std::chrono::minutes(10));
 }
 
 void Service::serve(std::uint64_t id, const Sweep& order, Descriptors) {

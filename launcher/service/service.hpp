@@ -68,6 +68,7 @@ class Service {
   void serve(std::uint64_t id, const Open& order, Descriptors descriptors);
   void serve(std::uint64_t id, const Write& order, Descriptors descriptors);
   void serve(std::uint64_t id, const Delete& order, Descriptors descriptors);
+  void serve(std::uint64_t id, const Archive& order, Descriptors descriptors);
   void serve(std::uint64_t id, const Sweep& order, Descriptors descriptors);
   void serve(std::uint64_t id, const Selftest& order, Descriptors descriptors);
 
@@ -82,7 +83,8 @@ class Service {
   [[nodiscard]] Outcome<OpenedWorkspace> make_workspace(const Prepare& order);
   /// A job in the workspace, under its session's uid: `work(directory, owner)`.
   void work_inside(std::uint64_t id, const std::string& name, Descriptors descriptors,
-                   std::function<Outcome<Finding>(int, uid_t)> work);
+                   std::function<Outcome<Finding>(int, uid_t)> work,
+                   std::chrono::seconds limit = std::chrono::seconds(30));
   /// Empties and removes the workspace, then `done(left)`; false when too much waits.
   bool remove_workspace(const std::string& name, OpenedWorkspace opened,
                         std::function<void(Answer)> done);

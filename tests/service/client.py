@@ -93,6 +93,7 @@ class Service:
         while number not in self.answers:
             message = self.receive()
             if message is None:
+                self.process.wait(30)
                 raise AssertionError(f"the service has ended: {self.said()}")
             self.answers[message[0]["id"]] = message
         return self.answers.pop(number)
