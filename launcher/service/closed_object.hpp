@@ -201,8 +201,10 @@ template <class Request, class Demand>
   const std::string name = object.text("do");
   const auto kind = std::find_if(kinds.begin(), kinds.end(),
                                  [&name](const auto& known) { return known.name == name; });
-  if (kind == kinds.end()) return unread(request.id, "do: there is no " + policy::in_quotes(name));
-  request.demand = kind->read(object);
+  if (kind == kinds.end())
+    object.wrong("do", "there is no " + policy::in_quotes(name));
+  else
+    request.demand = kind->read(object);
   if (const Outcome<void> whole = object.finish(); !whole)
     return tl::unexpected<Unread>(Unread{request.id, whole.error()});
   return request;

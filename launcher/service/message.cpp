@@ -20,6 +20,27 @@ Demand read_prepare(Object& object) { return Prepare{object.workspace(), object.
 
 Demand read_remove(Object& object) { return Remove{object.workspace()}; }
 
+Demand read_launch(Object& object) {
+  Launch launch;
+  launch.session = object.text("session");
+  if (!is_workspace_name(launch.session))
+    object.wrong("session", "expected 1 to 64 of A-Z, a-z, 0-9, _ and -");
+  launch.uid = object.uid("uid");
+  launch.workspace = object.workspace();
+  launch.policy = object.text("policy");
+  launch.digest = object.text("digest", false);
+  launch.settings = object.texts("settings", true).value_or(std::vector<std::string>{});
+  launch.variables = object.map("variables");
+  launch.argv = object.texts("argv", false);
+  if (launch.argv && (launch.argv->empty() || launch.argv->front().empty()))
+    object.wrong("argv", "expected a command; leave it out for none");
+  launch.environment = object.environment();
+  launch.directory = object.directory();
+  launch.terminal = object.terminal("terminal");
+  if (launch.terminal && !launch.argv) object.wrong("terminal", "there is no command to have it");
+  return launch;
+}
+
 Demand read_list(Object& object) {
   List list;
   list.workspace = object.workspace();
@@ -68,11 +89,11 @@ Demand read_sweep(Object& object) { return Sweep{object.uid("uid")}; }
 
 Demand read_selftest(Object&) { return Selftest{}; }
 
-constexpr DemandKind<Demand> kDemands[] = {{"hello", read_hello},   {"prepare", read_prepare},
-                                           {"remove", read_remove}, {"list", read_list},
-                                           {"open", read_open},     {"write", read_write},
-                                           {"delete", read_delete}, {"archive", read_archive},
-                                           {"sweep", read_sweep},   {"selftest", read_selftest}};
+constexpr DemandKind<Demand> kDemands[] = {
+    {"hello", read_hello},   {"prepare", read_prepare},  {"remove", read_remove},
+    {"launch", read_launch}, {"list", read_list},        {"open", read_open},
+    {"write", read_write},   {"delete", read_delete},    {"archive", read_archive},
+    {"sweep", read_sweep},   {"selftest", read_selftest}};
 
 }  // namespace
 
@@ -99,6 +120,7 @@ tl::expected<Request, Unread> read_request(std::string_view text) {
 }
 
 std::size_t descriptors_of(const Demand& demand) {
+  if (std::holds_alternative<Launch>(demand)) return 3;
   const bool one = std::holds_alternative<Prepare>(demand) ||
                    std::holds_alternative<Write>(demand) || std::holds_alternative<Archive>(demand);
   return one ? 1 : 0;

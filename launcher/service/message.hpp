@@ -75,8 +75,8 @@ struct Sweep {
 };
 struct Selftest {};
 
-using Demand =
-    std::variant<Hello, Prepare, Remove, List, Open, Write, Delete, Archive, Sweep, Selftest>;
+using Demand = std::variant<Hello, Prepare, Remove, Launch, List, Open, Write, Delete, Archive,
+                            Sweep, Selftest>;
 
 struct Request {
   std::uint64_t id = 0;

@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,6 +29,7 @@
 #include "launcher/service/helper_process.hpp"
 #include "launcher/service/sweep.hpp"
 #include "launcher/test_ground.hpp"
+#include "policy/quote.hpp"
 
 namespace belljar::service {
 namespace {
@@ -91,6 +93,17 @@ const char* network_name(const policy::Network& network) {
   return "join";
 }
 
+/// What a command may have as stdin, stdout or stderr: a directory, or a path that is open for
+/// nothing, would be a door to the host's files.
+Outcome<void> check_stream(int fd) {
+  struct stat about {};
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || fstat(fd, &about) != 0) return call_failed(errno, "look at a descriptor");
+  if (S_ISDIR(about.st_mode) || (flags & O_PATH) != 0)
+    return refuse(Code::kInvalid, "a directory or an O_PATH descriptor is no stream");
+  return {};
+}
+
 /// Nothing is signalled to the service; its end is that of the socket.
 void ignore_signals() {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2})
@@ -152,6 +165,10 @@ Status Service::open_places() {
     std::fprintf(stderr, "belljar launch-service: %s\n", complaint.c_str());
   workspaces_ =
       std::make_unique<Workspaces>(BELLJAR_TRY(Workspaces::open(settings_.sessions_root, pool_)));
+  // Before the first message, and before anything that only the service should have.
+  lifeline_ = BELLJAR_TRY(Lifeline::make());
+  monitors_ = std::make_unique<Monitors>(
+      BELLJAR_TRY(Zygote::start(*policies_, pool_, workspaces_->root(), lifeline_.reading.get())));
   sigset_t children;
   sigemptyset(&children);
   sigaddset(&children, SIGCHLD);
@@ -182,7 +199,9 @@ void Service::remove_stale_workspaces() {
 void Service::run() {
   while (!ended_) turn(/*reading=*/true);
   jobs_.kill_all();
+  end_monitors();
   while (jobs_.busy()) turn(/*reading=*/false);
+  reap_all();
   changing_.clear();
   remove_stale_workspaces();
   // Only a directory of this process's own is removed; others are the operator's.
@@ -191,16 +210,45 @@ void Service::run() {
     rmdir(settings_.sessions_root.c_str());
 }
 
-void Service::turn(bool reading) {
+/// Their sockets have usually ended with belljard's; who has kept one keeps nothing alive by it.
+void Service::end_monitors() {
+  using namespace std::chrono_literals;
+  const auto patience = std::chrono::steady_clock::now() + 1s;
+  while ((!monitors_->processes().empty() || monitors_->expecting()) && !zygote_gone_ &&
+         std::chrono::steady_clock::now() < patience)
+    turn(/*reading=*/false, 20);
+  for (const pid_t pid : monitors_->processes()) kill(pid, SIGKILL);
+  if (!zygote_gone_) kill(monitors_->zygote().pid(), SIGKILL);
+  zygote_gone_ = true;
+}
+
+/// All that is left now are children, or become so: sandboxes end with their monitors. One that the
+/// kernel does not let go of is given up.
+void Service::reap_all() {
+  using namespace std::chrono_literals;
+  const auto patience = std::chrono::steady_clock::now() + 5s;
+  for (;;) {
+    const pid_t pid = waitpid(-1, nullptr, WNOHANG);
+    if (pid < 0 && errno != EINTR) return;
+    if (pid == 0 && std::chrono::steady_clock::now() > patience) return;
+    if (pid == 0) std::this_thread::sleep_for(2ms);
+  }
+}
+
+void Service::turn(bool reading, int most_ms) {
   const bool taking = reading && outgoing_.size() < kMostAnswers;
   const auto wanted = static_cast<short>((taking ? POLLIN : 0) | (outgoing_.empty() ? 0 : POLLOUT));
   // Without `reading` the socket is not looked at: its end would be seen again and again.
-  std::array<pollfd, 2> places = {
-      {{child_signals_.get(), POLLIN, 0}, {reading ? socket_.get() : -1, wanted, 0}}};
-  const int ready = poll(places.data(), places.size(), jobs_.next_deadline_ms());
+  std::array<pollfd, 3> places = {{{child_signals_.get(), POLLIN, 0},
+                                   {reading ? socket_.get() : -1, wanted, 0},
+                                   {zygote_gone_ ? -1 : monitors_->zygote().socket(), POLLIN, 0}}};
+  int timeout = jobs_.next_deadline_ms();
+  if (most_ms >= 0 && (timeout < 0 || timeout > most_ms)) timeout = most_ms;
+  const int ready = poll(places.data(), places.size(), timeout);
   jobs_.expire();
   if (ready <= 0) return;
-  if (places[0].revents != 0) reap();
+  if (places[2].revents != 0) monitors_->take_answers();
+  if (places[0].revents != 0 || (places[2].revents & POLLHUP) != 0) reap();
   if ((places[1].revents & POLLOUT) != 0) flush();
   if ((places[1].revents & (POLLHUP | POLLERR)) != 0) {
     // What was asked before the end is not done any more.
@@ -208,17 +256,35 @@ void Service::turn(bool reading) {
   } else if ((places[1].revents & POLLIN) != 0) {
     read_messages();
   }
+  flush();
 }
 
 void Service::reap() {
   signalfd_siginfo note{};
   while (read(child_signals_.get(), &note, sizeof note) > 0) {
   }
-  for (int status = 0;;) {
-    const pid_t pid = waitpid(-1, &status, WNOHANG);
+  std::vector<pid_t> known = jobs_.processes();
+  const std::vector<pid_t> monitors = monitors_->processes();
+  known.insert(known.end(), monitors.begin(), monitors.end());
+  known.push_back(monitors_->zygote().pid());
+  for (const pid_t pid : known)
+    if (waitpid(pid, nullptr, WNOHANG) == pid) reaped(pid);
+  // The rest are orphans, of sandboxes whose monitor is gone.
+  while (!monitors_->expecting() || zygote_gone_) {
+    const pid_t pid = waitpid(-1, nullptr, WNOHANG);
     if (pid <= 0) return;
-    jobs_.ended(pid);
+    reaped(pid);
   }
+}
+
+void Service::reaped(pid_t pid) {
+  if (jobs_.ended(pid) || monitors_->ended(pid) || pid != monitors_->zygote().pid()) return;
+  // Without it nothing can be launched any more; who has started the service can start another.
+  zygote_gone_ = true;
+  if (!ended_)
+    std::fprintf(stderr,
+                 "belljar launch-service: the zygote (process %d) is gone; this is the end\n", pid);
+  ended_ = true;
 }
 
 void Service::read_messages() {
@@ -250,9 +316,13 @@ void Service::take(Received received) {
                                     std::to_string(due) + " descriptors belong to the request, " +
                                         std::to_string(received.descriptors.size()) + " have come",
                                     0});
-  std::visit([&](const auto& order) { serve(request->id, order, std::move(received.descriptors)); },
-             request->demand);
-  flush();
+  const auto answer = [&](const auto& order) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(order)>, Launch>)
+      launch(request->id, order, received.text, std::move(received.descriptors));
+    else
+      serve(request->id, order, std::move(received.descriptors));
+  };
+  std::visit(answer, request->demand);
 }
 
 void Service::reply(std::uint64_t id, std::string body, Descriptors descriptors) {
@@ -412,9 +482,60 @@ void Service::serve(std::uint64_t id, const Remove& order, Descriptors) {
   if (!opened && opened.error().code == Code::kNotFound)
     return reply(id, std::string(R"({"ok":{"left":0}})"));
   if (!opened) return reply(id, opened.error());
+  if (is_in_use(order.workspace, std::nullopt))
+    return reply(id, Fault{Code::kBusy, "a session has the workspace " + order.workspace, 0});
   const auto answered = [this, id](Answer answer) { reply(id, std::move(answer.body)); };
   if (!remove_workspace(order.workspace, *std::move(opened), answered))
     reply(id, Fault{Code::kBusy, "too many requests wait already", 0});
+}
+
+/// Whoever has seen the end of a monitor may count on it, although this process has not yet.
+bool Service::is_in_use(const std::string& workspace, std::optional<uid_t> uid) {
+  const auto used = [&] {
+    return monitors_->has_workspace(workspace) ||
+           (pool_.privileged && uid && monitors_->has_uid(*uid));
+  };
+  if (!used()) return false;
+  reap();
+  return used();
+}
+
+Outcome<void> Service::check_launch(const Launch& order) {
+  if (settings_.sandbox == "off")
+    return refuse(Code::kRefused, "sandbox is off by " + settings_.origin("sandbox") +
+                                      ", and nothing is launched without one");
+  if (!pool_.holds(order.uid)) return tl::unexpected<Fault>(not_in_pool(order.uid));
+  const OpenedWorkspace workspace = BELLJAR_TRY(find_ready(order.workspace));
+  if (workspace.owner != order.uid)
+    return refuse(Code::kRefused, "the workspace " + order.workspace + " is that of uid " +
+                                      std::to_string(workspace.owner));
+  if (is_in_use(order.workspace, order.uid))
+    return refuse(Code::kBusy, "a session has the workspace " + order.workspace + " or uid " +
+                                   std::to_string(order.uid));
+  const ServedPolicy* served = policies_->find(order.policy);
+  if (served == nullptr)
+    return refuse(Code::kNotFound, "there is no policy " + policy::in_quotes(order.policy));
+  if (!order.digest.empty() && order.digest != served->policy.digest)
+    return refuse(Code::kRefused,
+                  "the policy " + order.policy + " is " + served->policy.digest + " here");
+  for (const std::string& setting : order.settings) BELLJAR_CHECK(check_setting(setting));
+  return {};
+}
+
+void Service::launch(std::uint64_t id, const Launch& order, const std::string& text,
+                     Descriptors standard) {
+  if (const Outcome<void> may = check_launch(order); !may) return reply(id, may.error());
+  for (const UniqueFd& fd : standard)
+    if (const Outcome<void> may = check_stream(fd.get()); !may) return reply(id, may.error());
+  const UniqueFd memory = sealed_memfd("belljar-launch", text);
+  if (!memory.valid()) return reply(id, call_failed(errno, "make a memfd for the launch").value());
+  const auto started = [this, id](Outcome<Descriptors> made) {
+    if (!made) return reply(id, made.error());
+    reply(id, std::string(R"({"ok":{}})"), *std::move(made));
+  };
+  const Outcome<void> asked =
+      monitors_->launch({order.uid, order.workspace}, memory, standard, started);
+  if (!asked) reply(id, asked.error());
 }
 
 void Service::serve(std::uint64_t id, const List& order, Descriptors) {
@@ -452,6 +573,9 @@ void Service::serve(std::uint64_t id, const Archive& order, Descriptors descript
 
 void Service::serve(std::uint64_t id, const Sweep& order, Descriptors) {
   if (!pool_.holds(order.uid)) return reply(id, not_in_pool(order.uid));
+  if (is_in_use({}, order.uid))
+    return reply(id, Fault{Code::kBusy,
+                           "uid " + std::to_string(order.uid) + " is that of a live session", 0});
   Job job;
   job.uid = order.uid;
   job.work = [uid = order.uid, service = getpid(), off = settings_.sandbox == "off",
@@ -462,6 +586,7 @@ void Service::serve(std::uint64_t id, const Sweep& order, Descriptors) {
 
 Outcome<Finding> Service::run_selftest() const {
   using launcher::NotInForce;
+  hold_on_to(lifeline_.reading.get());
   launcher::SelftestReport report;
   auto policy = launcher::session_policy(settings_.policy, settings_);
   if (!policy) return refuse(Code::kRefused, policy.error().front().text());
@@ -493,6 +618,7 @@ void Service::serve(std::uint64_t id, const Selftest&, Descriptors) {
     return reply(id, json.dump(-1, ' ', false, Json::error_handler_t::replace));
   }
   Job job;
+  job.kept = {lifeline_.reading.get()};
   job.work = [this] { return run_selftest(); };
   job.limit = std::chrono::seconds(60);
   add_job(id, std::move(job));

@@ -15,8 +15,10 @@
 #include <vector>
 
 #include "launcher/service/channel.hpp"
+#include "launcher/service/helper_process.hpp"
 #include "launcher/service/jobs.hpp"
 #include "launcher/service/message.hpp"
+#include "launcher/service/monitors.hpp"
 #include "launcher/service/pool.hpp"
 #include "launcher/service/served_policies.hpp"
 #include "launcher/service/workspaces.hpp"
@@ -52,8 +54,11 @@ class Service {
   void remove_stale_workspaces();
 
   /// Waits for one thing to happen and deals with it.
-  void turn(bool reading);
+  void turn(bool reading, int most_ms = -1);
   void reap();
+  void reaped(pid_t pid);
+  void end_monitors();
+  static void reap_all();
   void read_messages();
   void take(Received received);
   void flush();
@@ -64,6 +69,8 @@ class Service {
   void serve(std::uint64_t id, const Hello& order, Descriptors descriptors);
   void serve(std::uint64_t id, const Prepare& order, Descriptors descriptors);
   void serve(std::uint64_t id, const Remove& order, Descriptors descriptors);
+  void launch(std::uint64_t id, const Launch& order, const std::string& text,
+              Descriptors descriptors);
   void serve(std::uint64_t id, const List& order, Descriptors descriptors);
   void serve(std::uint64_t id, const Open& order, Descriptors descriptors);
   void serve(std::uint64_t id, const Write& order, Descriptors descriptors);
@@ -74,6 +81,8 @@ class Service {
 
   [[nodiscard]] Fault not_in_pool(uid_t uid) const;
   [[nodiscard]] std::string hello_json() const;
+  [[nodiscard]] Outcome<void> check_launch(const Launch& order);
+  [[nodiscard]] bool is_in_use(const std::string& workspace, std::optional<uid_t> uid);
   [[nodiscard]] Outcome<Finding> run_selftest() const;
 
   /// Answers `id` with what the job finds.
@@ -92,15 +101,18 @@ class Service {
   policy::Settings settings_;
   sys::UniqueFd socket_;
   sys::UniqueFd child_signals_;
+  Lifeline lifeline_;
   Pool pool_;
   std::string back_end_;
   std::unique_ptr<ServedPolicies> policies_;
   std::unique_ptr<Workspaces> workspaces_;
+  std::unique_ptr<Monitors> monitors_;
   Jobs jobs_;
   std::deque<Outgoing> outgoing_;
   std::set<std::string> changing_;             ///< Workspaces that are being made or removed.
   std::map<uid_t, std::string> workspace_of_;  ///< Of each uid of the pool that has one.
   bool ended_ = false;
+  bool zygote_gone_ = false;
 };
 
 }  // namespace belljar::service

@@ -68,14 +68,13 @@ std::map<pid_t, Seen> processes(uid_t uid) {
   return found;
 }
 
-bool descends(const std::map<pid_t, Seen>& all, pid_t pid, pid_t from) {
-  for (std::size_t steps = 0; steps <= all.size(); ++steps) {
-    const auto found = all.find(pid);
-    if (found == all.end()) return false;
-    if (found->second.parent == from) return true;
-    pid = found->second.parent;
-  }
-  return false;
+/// The process and what it descends from, up to the first that is not there.
+std::vector<pid_t> line_of(const std::map<pid_t, Seen>& all, pid_t pid) {
+  std::vector<pid_t> line;
+  for (auto found = all.find(pid); found != all.end() && line.size() <= all.size();
+       found = all.find(found->second.parent))
+    line.push_back(found->first);
+  return line;
 }
 
 /// Whether its user namespace is not ours, and belongs to `uid`. `known` decides where the kernel
@@ -107,12 +106,14 @@ Outcome<Finding> sweep(uid_t uid, pid_t service, bool unsandboxed, bool shared_u
     const auto self = all.find(getpid());
     const std::size_t depth = self == all.end() ? 1 : self->second.nesting;
     for (const auto& [pid, seen] : all) {
-      const bool own = pid == getpid() || pid == service ||
-                       std::find(spared.begin(), spared.end(), pid) != spared.end();
+      const std::vector<pid_t> line = line_of(all, pid);
+      const bool own =
+          pid == getpid() || pid == service ||
+          std::find_first_of(line.begin(), line.end(), spared.begin(), spared.end()) != line.end();
       if (own || !seen.has_uid || seen.state == 'Z' || seen.state == 'X') continue;
       // Held by its descriptor before it is looked at, so that the number cannot pass on.
       const UniqueFd held(static_cast<int>(sys::raw(SYS_pidfd_open, pid, 0U)));
-      const bool below = descends(all, pid, service);
+      const bool below = std::find(line.begin(), line.end(), service) != line.end();
       const bool ours = unsandboxed ? below
                                     : is_in_our_making(pid, uid, below && seen.nesting > depth) &&
                                           (below || !shared_uid);

@@ -13,7 +13,8 @@ namespace belljar::service {
 /// namespace of this uid's and, where the service shares its uid with a person, descend from the
 /// process `service`; where the kernel does not show whose the namespace is, those that descend
 /// from it and are in a pid namespace below ours; with `unsandboxed` those that descend from it,
-/// wherever they are. `spared` are the service's own helpers. Answers `left`: how many processes of
+/// wherever they are. `spared` are helpers and live monitors, with
+/// all that descends from them. Answers `left`: how many processes of
 /// that uid there still are.
 [[nodiscard]] Outcome<Finding> sweep(uid_t uid, pid_t service, bool unsandboxed, bool shared_uid,
                                      const std::vector<pid_t>& spared);

@@ -1,0 +1,159 @@
+#include "launcher/service/zygote.hpp"
+
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "launcher/record.hpp"
+#include "launcher/service/channel.hpp"
+#include "launcher/service/helper_process.hpp"
+#include "launcher/service/message.hpp"
+#include "launcher/service/monitor.hpp"
+#include "launcher/sys/raw.hpp"
+
+namespace belljar::service {
+namespace {
+
+using launcher::Record;
+using sys::UniqueFd;
+
+/// What the zygote has, and its monitors with it.
+struct Inherited {
+  const ServedPolicies& policies;
+  const Pool& pool;
+  const std::string& sessions_root;
+  pid_t service;
+  int lifeline;
+};
+
+/// A launch that came to nothing before there was anything to monitor.
+Record refusal(const Launch& launch, std::string reason, std::string where) {
+  constexpr std::size_t kLongest = 8192;  // The message has its bound.
+  Record record;
+  record.cause = launcher::Cause::kSetup;
+  record.exit_code = 125;
+  record.policy_name = launch.policy;
+  record.policy_digest = launch.digest;
+  record.setup = launcher::SetupFailure{};
+  record.setup->step = "read the policy " + launch.policy + " with the request's changes";
+  record.setup->control = "policy";
+  record.setup->reason = reason.substr(0, kLongest);
+  record.setup->policy = std::move(where);
+  record.setup->remedy = "ask for what the policy allows, or have its operator change it";
+  return record;
+}
+
+void send_over(int session, const Record& record) {
+  static_cast<void>(
+      send_message(session, "{\"event\":\"over\",\"record\":" + record.json() + "}", {}));
+}
+
+policy::Id number(std::uint32_t id) { return {policy::Id::From::kNumber, id}; }
+
+void serve_launch(const Inherited& inherited, const Launch& launch, UniqueFd session) {
+  const ServedPolicy* served = inherited.policies.find(launch.policy);
+  if (served == nullptr)
+    return send_over(session.get(), refusal(launch, "there is no such policy", {}));
+  const policy::Id own{policy::Id::From::kCaller, 0};
+  const bool privileged = inherited.pool.privileged;
+  auto policy = policy_of_launch(*served, launch, privileged ? number(launch.uid) : own,
+                                 privileged ? number(inherited.pool.group_of(launch.uid)) : own,
+                                 inherited.sessions_root + "/" + launch.workspace);
+  if (!policy) {
+    std::string reason;
+    for (const policy::Diagnostic& wrong : policy.error())
+      reason += (reason.empty() ? "" : "\n") + wrong.text();
+    return send_over(session.get(), refusal(launch, reason, policy.error().front().path));
+  }
+  SessionOrder order;
+  order.policy = *std::move(policy);
+  order.command.stands_by = !launch.argv;
+  order.command.argv = launch.argv.value_or(std::vector<std::string>{});
+  order.command.directory = launch.directory;
+  order.terminal = launch.terminal;
+  serve_session(order, std::move(session));
+}
+
+/// The whole life of a monitor.
+[[noreturn]] void be_monitor(const Inherited& inherited, std::vector<UniqueFd> parts) {
+  die_with(inherited.service);
+  std::vector<int> kept = {inherited.lifeline};
+  for (const UniqueFd& part : parts) kept.push_back(part.get());
+  if (!close_all_but(kept)) _exit(1);
+  hold_on_to(inherited.lifeline);
+  ::close(inherited.lifeline);
+  for (int fd = 0; fd < 3; ++fd)
+    if (dup2(parts[static_cast<std::size_t>(fd) + 1].get(), fd) != fd) _exit(1);
+  UniqueFd session = std::move(parts[4]);
+  // The service has read it before, and nobody can have changed it since.
+  const Outcome<std::uint64_t> size = check_sealed(parts[0].get(), kLargestMessage);
+  const Outcome<std::string> text = size ? read_whole(parts[0].get(), *size) : std::string();
+  parts.clear();
+  const auto request = read_request(text.value_or(""));
+  const Launch* launch = request ? std::get_if<Launch>(&request->demand) : nullptr;
+  if (launch == nullptr) _exit(1);
+  serve_launch(inherited, *launch, std::move(session));
+  _exit(0);
+}
+
+/// A child of the service's, not of this process: whoever has it as a child can wait for it and
+/// hold it without a doubt about its number.
+long start_monitor(const Inherited& inherited, std::vector<UniqueFd> parts) {
+  const long pid = sys::raw(SYS_clone, CLONE_PARENT | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+  if (pid == 0) be_monitor(inherited, std::move(parts));
+  return pid;
+}
+
+[[noreturn]] void be_zygote(const Inherited& inherited, const UniqueFd& socket) {
+  die_with(inherited.service);
+  if (!close_all_but({socket.get(), inherited.lifeline})) _exit(1);
+  for (;;) {
+    Received received = receive(socket.get(), kLargestMessage);
+    if (received.kind != Received::Kind::kMessage) _exit(0);
+    const bool whole = received.descriptors.size() == std::tuple_size_v<LaunchParts>;
+    const std::string answer =
+        std::to_string(whole ? start_monitor(inherited, std::move(received.descriptors)) : -EMFILE);
+    if (send(socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL) < 0) _exit(0);
+  }
+}
+
+}  // namespace
+
+Result<Zygote> Zygote::start(const ServedPolicies& policies, const Pool& pool,
+                             const std::string& sessions_root, int lifeline) {
+  std::array<int, 2> ends{};
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return sys_failure(errno, "make a socket for the zygote");
+  UniqueFd ours(ends[0]), theirs(ends[1]);
+  const Inherited inherited{policies, pool, sessions_root, getpid(), lifeline};
+  const pid_t pid = fork();
+  if (pid < 0) return sys_failure(errno, "fork the zygote");
+  if (pid == 0) {
+    ours.reset();
+    be_zygote(inherited, theirs);
+  }
+  return Zygote(std::move(ours), pid);
+}
+
+int Zygote::ask(const LaunchParts& parts) const {
+  return send_message(socket_.get(), "launch", parts);
+}
+
+std::optional<long> Zygote::next_monitor() const {
+  std::array<char, 32> text{};
+  const ssize_t got = recv(socket_.get(), text.data(), text.size(), MSG_DONTWAIT);
+  long answer = 0;
+  if (got <= 0 || std::from_chars(text.data(), text.data() + got, answer).ec != std::errc())
+    return std::nullopt;
+  return answer;
+}
+
+}  // namespace belljar::service
