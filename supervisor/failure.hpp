@@ -46,6 +46,7 @@ struct Failure {
   Error error;
   std::string setup;  ///< kSandbox: the record's `setup` object as JSON text; empty elsewhere.
   std::optional<std::uint64_t> limit;
+  std::optional<int> exit_code;  ///< Of a process that could not be started: 125, 126 or 127.
   std::optional<std::chrono::seconds> retry_after;
 };
 

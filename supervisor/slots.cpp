@@ -16,6 +16,7 @@ Lease& Lease::operator=(Lease&& other) noexcept {
 void Lease::give_back() {
   if (Slots* slots = std::exchange(slots_, nullptr)) {
     slots->leased_.erase(slot_.index);
+    slots->retried_.erase(slot_.index);
     slots->free_.insert(slot_.index);
   }
 }
@@ -23,6 +24,7 @@ void Lease::give_back() {
 void Lease::quarantine() {
   if (Slots* slots = std::exchange(slots_, nullptr)) {
     slots->leased_.erase(slot_.index);
+    slots->retried_.erase(slot_.index);
     slots->quarantined_.insert(slot_.index);
   }
 }
@@ -49,7 +51,7 @@ std::optional<Lease> Slots::lease() {
 
 std::optional<Lease> Slots::retry(std::uint32_t index) {
   if (quarantined_.erase(index) == 0) return std::nullopt;
-  leased_.insert(index);
+  retried_.insert(index);
   return Lease(this, at(index));
 }
 

@@ -62,17 +62,20 @@ class Slots {
   [[nodiscard]] std::optional<Lease> lease();
   /// A quarantined slot for a retry; the Lease says how that went.
   [[nodiscard]] std::optional<Lease> retry(std::uint32_t index);
+  /// Those that no retry has now.
   [[nodiscard]] std::vector<std::uint32_t> quarantined() const;
 
   [[nodiscard]] std::size_t free_count() const { return free_.size(); }
-  [[nodiscard]] std::size_t quarantined_count() const { return quarantined_.size(); }
+  [[nodiscard]] std::size_t quarantined_count() const {
+    return quarantined_.size() + retried_.size();
+  }
   [[nodiscard]] std::size_t leased_count() const { return leased_.size(); }
 
  private:
   friend class Lease;
   [[nodiscard]] Slot at(std::uint32_t index) const;
   Range range_;
-  std::set<std::uint32_t> free_, leased_, quarantined_;
+  std::set<std::uint32_t> free_, leased_, quarantined_, retried_;
 };
 
 }  // namespace belljar::supervisor
