@@ -19,19 +19,15 @@ Result<Step> open_terminal(const policy::Policy& policy, const sys::TerminalSize
 
 }  // namespace
 
-FurtherCommands::FurtherCommands(policy::Policy policy, Host host)
-    : policy_(std::move(policy)), host_(std::move(host)) {
-  policy_.io = {};
-  policy_.limits.output.reset();
-  host_.directory_descriptors.clear();
-  host_.absent_descriptors.clear();
-}
-
-Result<Plan> FurtherCommands::plan(const FurtherCommand& further) {
-  policy::Environment before = policy_.env;
-  for (const auto& [name, value] : further.environment) policy_.env.set[name] = value;
-  Result<Plan> whole = build_plan(policy_, host_, further.command);
-  policy_.env = std::move(before);
+Result<Plan> FurtherCommands::plan(const FurtherCommand& further) const {
+  policy::Policy policy = policy_;
+  policy.io = {};
+  policy.limits.output.reset();
+  for (const auto& [name, value] : further.environment) policy.env.set[name] = value;
+  Host host = host_;
+  host.directory_descriptors.clear();
+  host.absent_descriptors.clear();
+  Result<Plan> whole = build_plan(policy, host, further.command);
   if (!whole) return whole;
   std::vector<Step> steps;
   if (further.terminal)

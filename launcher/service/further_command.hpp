@@ -21,18 +21,19 @@ struct FurtherCommand {
 /// the policy says of streams is about that alone.
 class FurtherCommands {
  public:
-  /// The policy and the host that the sandbox was planned with.
-  FurtherCommands(policy::Policy policy, Host host);
+  /// The policy and the host that the sandbox was planned with. Both outlive this: a policy is the
+  /// largest thing that a monitor has, so a copy lives only while a command is planned.
+  FurtherCommands(const policy::Policy& policy, const Host& host) : policy_(policy), host_(host) {}
 
   /// Only steps of the payload, and the terminal's, which the command's keeper carries out.
-  [[nodiscard]] Result<Plan> plan(const FurtherCommand& further);
+  [[nodiscard]] Result<Plan> plan(const FurtherCommand& further) const;
 
   [[nodiscard]] const policy::Policy& policy() const { return policy_; }
   [[nodiscard]] const Host& host() const { return host_; }
 
  private:
-  policy::Policy policy_;
-  Host host_;
+  const policy::Policy& policy_;
+  const Host& host_;
 };
 
 }  // namespace belljar::launcher

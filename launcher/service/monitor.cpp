@@ -1,6 +1,7 @@
 #include "launcher/service/monitor.hpp"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -56,6 +57,9 @@ constexpr milliseconds kKeepersTime{500};
 /// A command that has not passed exec by then, from a dead network file system, is given up.
 constexpr std::chrono::seconds kStartDeadline{60};
 
+/// A sandbox may idle for hours: what planning and requests have left of the heap goes back then.
+constexpr std::chrono::seconds kTidyAfter{1};
+
 /// Numbers of kConnect are told from those of processes by this bit.
 constexpr std::uint32_t kConnection = 0x80000000;
 
@@ -99,11 +103,13 @@ class Monitor final : public Attendant {
     event["plan_us"] = plan_time.count();
     event["setup_us"] = sandbox.setup_time.count();
     send(dump(event), {});
+    tidy_at_ = Clock::now() + kTidyAfter;
   }
 
   [[nodiscard]] int descriptor() const override { return socket_.get(); }
 
   void serve() override {
+    tidy_at_ = Clock::now() + kTidyAfter;
     for (;;) {
       Received received = receive(socket_.get(), kLargestMessage);
       if (received.kind == Received::Kind::kNothing) return;
@@ -183,6 +189,7 @@ class Monitor final : public Attendant {
       if (!process.ended) sooner(process.deadline);
       sooner(process.keeper_deadline);
     }
+    sooner(tidy_at_);
     if (orphans_) sooner(Clock::now());
     if (!unsent_.empty()) sooner(Clock::now() + kSendAgain);
     return first;
@@ -192,6 +199,10 @@ class Monitor final : public Attendant {
     flush();
     clean_up();
     const Clock::time_point now = Clock::now();
+    if (tidy_at_ && now >= *tidy_at_) {
+      tidy_at_.reset();
+      malloc_trim(0);
+    }
     for (auto& [number, process] : processes_) {
       if (!process.ended && process.deadline && now >= *process.deadline)
         kill_tree(process, Cause::kWallTime);
@@ -536,6 +547,7 @@ class Monitor final : public Attendant {
   std::uint32_t last_process_ = 0;
   std::uint32_t last_connection_ = 0;
   std::deque<Unsent> unsent_;
+  std::optional<Clock::time_point> tidy_at_;
   bool orphans_ = false;  ///< A keeper has died before its command's processes.
   const char* ended_by_ = nullptr;
 };
@@ -556,7 +568,8 @@ void serve_session(const SessionOrder& order, UniqueFd socket) {
   const Clock::time_point begun = Clock::now();
   Result<launcher::Host> host = launcher::observe_host(order.policy);
   if (host && order.terminal) host->terminal_size = order.terminal;
-  Monitor monitor(order, host ? *host : launcher::Host(), std::move(socket));
+  const launcher::Host none;
+  Monitor monitor(order, host ? *host : none, std::move(socket));
   if (!host) return monitor.over(refused(order.policy, host.error()));
   const Result<launcher::Plan> plan = launcher::build_plan(order.policy, *host, order.command);
   if (!plan) return monitor.over(refused(order.policy, plan.error()));
