@@ -55,6 +55,8 @@ Diagnosis diagnose(const SessionSetting& setting, const policy::Settings& settin
   diagnosis.back_end = back_end_text(facts);
   diagnosis.findings = find(facts, setting.policy);
   weigh_by_launch(diagnosis.findings, report);
+  for (const NotInForce& item : report.controls.unknown)
+    diagnosis.not_found_out.push_back(item.control + ": " + item.what);
   std::stable_sort(diagnosis.findings.begin(), diagnosis.findings.end(),
                    [](const HostFinding& a, const HostFinding& b) { return a.weight < b.weight; });
   return diagnosis;
@@ -83,7 +85,9 @@ std::string Diagnosis::text() const {
     out += std::string(weight_name(finding.weight)) + ": " + std::string(finding.id) + " (" +
            std::string(finding.control) + "): " + on_one_line(finding.evidence) + "\n" +
            (finding.remedy.empty() ? "" : "  remedy: " + on_one_line(finding.remedy) + "\n");
-  if (good()) out += "this host has what " + policy_name + " needs\n";
+  for (const std::string& item : not_found_out)
+    out += "unknown: " + on_one_line(item) + "\n";
+  if (good() && not_found_out.empty()) out += "this host has what " + policy_name + " needs\n";
   return out;
 }
 
@@ -91,6 +95,7 @@ std::string Diagnosis::json() const {
   using Json = nlohmann::ordered_json;
   Json out{
       {"ok", good()}, {"policy", policy_name}, {"back_end", back_end}, {"findings", Json::array()}};
+  if (!not_found_out.empty()) out["not_found_out"] = not_found_out;
   for (const HostFinding& finding : findings)
     out["findings"].push_back({{"id", finding.id},
                                {"control", finding.control},

@@ -13,6 +13,7 @@ struct Diagnosis {
   std::vector<HostFinding> findings;
   std::string back_end;  ///< Which, and why.
   std::string policy_name;
+  std::vector<std::string> not_found_out;  ///< "control: why", of what the launch could not tell.
 
   /// Whether sandboxes of the policy can be had.
   [[nodiscard]] bool good() const;

@@ -55,7 +55,8 @@ int DoctorCommand::run() const {
                           : json_ ? diagnosis.json() + "\n"
                                   : diagnosis.text();
   std::fputs(out.c_str(), stdout);
-  return diagnosis.good() ? 0 : 1;
+  if (!diagnosis.good()) return 1;
+  return diagnosis.not_found_out.empty() ? 0 : 3;
 }
 
 }  // namespace belljar::launcher

@@ -161,6 +161,10 @@ class Answers(SelftestCase):
         answer = self.selftest("--policy", self.policy(policy), "--json", uid=False).json()
         self.assertEqual((answer["sandbox"], answer["not_in_force"]), ("unknown", []))
         self.assertEqual({probe["verdict"] for probe in answer["probes"]}, {None}, "no probe has been run")
+        run = self.belljar("doctor", "--policy", self.policy(policy))
+        self.assertEqual(run.code, 3, str(run))
+        self.assertIn("unknown: command: it could not be found out", run.out)
+        self.assertNotIn("this host has what", run.out)
 
     @not_sanitized
     def test_the_place_of_sessions_is_written_to_and_executed_from_under_every_workspace(self):
