@@ -1,0 +1,72 @@
+#include "api/gate.hpp"
+
+namespace belljar::api {
+namespace {
+
+constexpr std::string_view kSimulatorToken = "x-agent-simulator-token";
+
+/// The token that a request carries in the way that its face has; empty when in none, or in two.
+std::string_view token_of(const Request& head, bool simulator) {
+  if (simulator && head.headers.count(kSimulatorToken) > 0)
+    return head.headers.find(kSimulatorToken).value_or("");
+  const std::string_view authorization = head.headers.find("authorization").value_or("");
+  constexpr std::string_view kBearer = "Bearer ";
+  if (authorization.size() <= kBearer.size() ||
+      !same_name(authorization.substr(0, kBearer.size()), kBearer))
+    return {};
+  return authorization.substr(kBearer.size());
+}
+
+}  // namespace
+
+std::optional<Response> Gate::authenticate(Request& head) const {
+  if (head.peer.local) {  // The socket's mode has let only the right ones in.
+    head.client = head.peer.address;
+    return std::nullopt;
+  }
+  if (tokens_.empty()) return simulator_error(503, "The service has no token configured");
+  const bool simulator = simulator_ != nullptr && SimulatorFace::owns(head);
+  const std::string_view token = token_of(head, simulator);
+  const auto client = tokens_.client_of(token);
+  if (client && !token.empty()) {
+    head.client = *client;
+    return std::nullopt;
+  }
+  Response refused = simulator_error(401, "Missing or wrong token");
+  refused.headers.add("www-authenticate", "Bearer");
+  return refused;
+}
+
+/// Browsers name the page that asks; no page of a browser has business here.
+std::optional<Response> Gate::check_origin(const Request& head) const {
+  if (!head.upgrade || head.headers.count("origin") == 0) return std::nullopt;
+  return simulator_error(403, "Browser origins are refused");
+}
+
+Verdict Gate::judge(Request& head) {
+  Verdict verdict;
+  verdict.refuse = authenticate(head);
+  if (!verdict.refuse) verdict.refuse = check_origin(head);
+  if (!verdict.refuse) return route(head);
+  // Clients of the simulator know a refused upgrade by this status and nothing else.
+  if (head.upgrade) verdict.refuse = Response{403, {}, {}, {}};
+  return verdict;
+}
+
+Verdict Gate::route(const Request& head) {
+  Verdict verdict;
+  if (metrics_ && head.method == "GET" && head.path == std::vector<std::string>{"metrics"}) {
+    verdict.refuse = Response{200, metrics_(), "text/plain; version=0.0.4", {}};
+    return verdict;
+  }
+  if (simulator_ != nullptr) return simulator_->route(head);
+  verdict.refuse = simulator_error(404, "Not Found");
+  return verdict;
+}
+
+Response Gate::refusal(const Refusal& why) {
+  Response response = simulator_error(why.status, why.why);
+  return response;
+}
+
+}  // namespace belljar::api

@@ -1,0 +1,57 @@
+// A WebSocket, either end, over a descriptor that is connected. No compression is offered or taken.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "api/http/message.hpp"
+#include "policy/base/unique_fd.hpp"
+#include "supervisor/asio.hpp"
+
+namespace belljar::api {
+
+struct WebSocketOptions {
+  std::size_t most_message = std::size_t{1} << 20;  ///< Larger: 1009, and the end.
+  std::chrono::milliseconds handshake{10000};       ///< And the closing one.
+  std::chrono::milliseconds ping{20000};            ///< Silence before a ping, and after it.
+};
+
+class WebSocket {
+ public:
+  struct Message {
+    bool binary = false;
+    std::string data;
+  };
+
+  /// The server's end: answers the upgrade that `request` asks for. Null when the peer has gone.
+  [[nodiscard]] static supervisor::Awaitable<std::unique_ptr<WebSocket>> accept(
+      UniqueFd socket, const Request& request, WebSocketOptions options);
+  /// The client's end: upgrades at "/". Null when the peer does not speak WebSocket.
+  [[nodiscard]] static supervisor::Awaitable<std::unique_ptr<WebSocket>> connect(
+      UniqueFd socket, std::string host, WebSocketOptions options);
+  ~WebSocket();
+  WebSocket(const WebSocket&) = delete;
+  WebSocket& operator=(const WebSocket&) = delete;
+
+  /// The next message; nothing once the connection is over. One reader at a time.
+  [[nodiscard]] supervisor::Awaitable<std::optional<Message>> read();
+  /// Sends one text message, which must be UTF-8. Writers wait for each other and for the peer.
+  /// False once the connection is over.
+  [[nodiscard]] supervisor::Awaitable<bool> write(std::string text);
+  /// The closing handshake, bounded in time; a reader then gets nothing more.
+  [[nodiscard]] supervisor::Awaitable<void> close(std::uint16_t code, std::string reason = {});
+  /// Drops the connection.
+  void abort();
+
+ private:
+  struct Stream;
+  explicit WebSocket(std::unique_ptr<Stream> stream);
+  std::unique_ptr<Stream> stream_;
+};
+
+}  // namespace belljar::api

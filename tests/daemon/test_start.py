@@ -1,0 +1,115 @@
+"""How belljard starts: what it refuses, what it gives up, and how its tokens change."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from daemon import BELLJARD, TOKEN, UID_BASE, DaemonTest, as_shipped, wait_until
+from harness import main
+
+
+class Start(DaemonTest):
+
+    def refused(self, *arguments, **variables):
+        """What is said by a belljard that does not start."""
+        daemon = self.daemon(*arguments, ready=False, variables=variables)
+        self.assertNotEqual(daemon.process.wait(20), 0, daemon.log)
+        return daemon.log
+
+    @as_shipped
+    def test_a_pool_that_overlaps_people_is_refused_naming_whom(self):
+        self.assertIn("overlaps user sync's group (65534)", self.refused("--uid-base=65533", AGENT_SIMULATOR_SESSION_UID_BASE=""))
+
+    @as_shipped
+    def test_it_never_goes_on_as_root_nor_as_one_of_the_pool(self):
+        self.assertIn("must not go on as root", self.refused("--user=root"))
+        self.assertIn("one of the pool's", self.refused(f"--user={UID_BASE + 1}"))
+        self.assertIn("there is no user", self.refused("--user=nosuchuser"))
+
+    @as_shipped
+    def test_bad_variables_are_refused_at_start_with_their_names(self):
+        for name, value in (("AGENT_SIMULATOR_MAX_SESSIONS", "five"), ("AGENT_SIMULATOR_MAX_SESSIONS", "0"),
+                            ("AGENT_SIMULATOR_TERM_GRACE_SECONDS", "5"), ("AGENT_SIMULATOR_RLIMIT_NPORC", "1"),
+                            ("AGENT_SIMULATOR_SESSION_UID_BASE", "0")):
+            self.assertIn(name, self.refused(**{name: value}), value)
+        self.assertIn("no-such-python", self.refused(AGENT_SIMULATOR_COMMAND="no-such-python agent.py"))
+
+    @as_shipped
+    def test_a_token_file_that_everybody_can_read_is_refused(self):
+        open_file = self.make_file("open", TOKEN, mode=0o644)
+        self.assertIn("is open to everybody", self.refused(f"--token-file={open_file}"))
+        closed = self.make_file("closed", TOKEN, mode=0o600)
+        self.assertEqual(self.daemon(f"--token-file={closed}").request("GET", "/health").status, 200)
+
+    @as_shipped
+    def test_the_daemon_has_another_uid_no_capability_and_a_filter(self):
+        daemon = self.daemon()
+        status = dict(line.split(":\t") for line in
+                      pathlib.Path(f"/proc/{daemon.process.pid}/status").read_text().splitlines() if ":\t" in line)
+        self.assertEqual(status["Uid"].split(), [str(UID_BASE - 1)] * 4)
+        self.assertEqual(status["Gid"].split(), [str(UID_BASE - 1)] * 4)
+        self.assertEqual(status["Groups"].split(), [])
+        for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+            self.assertEqual(int(status[name], 16), 0, name)
+        self.assertEqual((status["NoNewPrivs"], status["Seccomp"]), ("1", "2"))
+
+    @as_shipped
+    def test_tokens_rotate_at_sighup_and_a_broken_file_keeps_the_old_ones(self):
+        tokens = self.make_file("tokens", "first-" + TOKEN, owner=UID_BASE - 1, mode=0o600)
+        daemon = self.daemon(f"--token-file={tokens}", token=None)
+        works = lambda token: daemon.request("GET", "/health", token=token).status == 200
+        self.assertTrue(works("first-" + TOKEN))
+        tokens.write_text(f"first-{TOKEN}\nsecond-{TOKEN}\n")
+        self.assertFalse(works("second-" + TOKEN), "not before it is told")
+        daemon.process.send_signal(signal.SIGHUP)
+        self.assertTrue(wait_until(lambda: works("second-" + TOKEN)))
+        self.assertTrue(works("first-" + TOKEN), "both are valid at once")
+        tokens.chmod(0o644)
+        daemon.process.send_signal(signal.SIGHUP)
+        self.assertTrue(wait_until(lambda: "the tokens stay as they were" in daemon.log))
+        self.assertTrue(works("second-" + TOKEN))
+        tokens.chmod(0o600)
+        tokens.write_text(f"second-{TOKEN}\n")
+        daemon.process.send_signal(signal.SIGHUP)
+        self.assertTrue(wait_until(lambda: not works("first-" + TOKEN)))
+        self.assertTrue(works("second-" + TOKEN))
+
+    @as_shipped
+    def test_the_log_can_be_json_and_audit_and_metrics_tell_of_sessions_without_secrets(self):
+        audit = self.dir / "audit"
+        daemon = self.daemon("--log=json", f"--audit={audit}")
+        session = daemon.session(env_vars={"OPENAI_API_KEY": "sk-secret"})
+        metrics = daemon.request("GET", "/metrics").body.decode()
+        self.assertIn('belljar_sessions{state="running"} 1\n', metrics)
+        daemon.request("GET", "/health", token="wrong")
+        daemon.delete(session)
+        self.assertTrue(wait_until(lambda: '"what":"end"' in audit.read_text()))
+        lines = [json.loads(line) for line in audit.read_text().splitlines()]
+        self.assertEqual([line["what"] for line in lines], ["exec", "create", "refuse", "end"])
+        self.assertEqual(lines[1]["session"], session)
+        self.assertTrue(lines[1]["policy_digest"].startswith("sha256:"))
+        self.assertEqual(lines[3]["cause"], "killed")
+        for line in daemon.log.splitlines():
+            json.loads(line)
+        for secret in ("sk-secret", TOKEN, "agent.py"):
+            self.assertNotIn(secret, audit.read_text())
+        for secret in ("sk-secret", TOKEN):
+            self.assertNotIn(secret, daemon.log)
+
+    @as_shipped
+    def test_check_config_says_whether_the_settings_are_good(self):
+        good = subprocess.run([BELLJARD, "--check-config", "--simulator"], env={"PATH": os.environ["PATH"]},
+                              capture_output=True, text=True)
+        self.assertEqual((good.returncode, good.stdout), (0, "the settings are good\n"), good.stderr)
+        bad = subprocess.run([BELLJARD, "--check-config", "--max-sessions=0"], env={"PATH": os.environ["PATH"]},
+                             capture_output=True, text=True)
+        self.assertEqual(bad.returncode, 2)
+        self.assertIn("--max-sessions", bad.stderr)
+
+
+if __name__ == "__main__":
+    main()
