@@ -85,8 +85,7 @@ std::string Diagnosis::text() const {
     out += std::string(weight_name(finding.weight)) + ": " + std::string(finding.id) + " (" +
            std::string(finding.control) + "): " + on_one_line(finding.evidence) + "\n" +
            (finding.remedy.empty() ? "" : "  remedy: " + on_one_line(finding.remedy) + "\n");
-  for (const std::string& item : not_found_out)
-    out += "unknown: " + on_one_line(item) + "\n";
+  for (const std::string& item : not_found_out) out += "unknown: " + on_one_line(item) + "\n";
   if (good() && not_found_out.empty()) out += "this host has what " + policy_name + " needs\n";
   return out;
 }
