@@ -104,10 +104,19 @@ Outcome<void> check_stream(int fd) {
   return {};
 }
 
-/// Nothing is signalled to the service; its end is that of the socket.
-void ignore_signals() {
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGUSR1, SIGUSR2})
-    signal(number, SIG_IGN);
+/// Nothing is signalled to the service; its end is that of the socket. Held back, not ignored: what
+/// is ignored stays so over exec, and no command of a session would ever see TERM. What is blocked
+/// each command is rid of before its exec.
+void hold_signals() {
+  sigset_t held;
+  sigemptyset(&held);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2}) {
+    // Whoever started the service may have ignored it.
+    signal(number, SIG_DFL);
+    sigaddset(&held, number);
+  }
+  sigprocmask(SIG_BLOCK, &held, nullptr);
+  signal(SIGPIPE, SIG_IGN);
 }
 
 }  // namespace
@@ -123,7 +132,7 @@ Result<std::unique_ptr<Service>> Service::start(policy::Settings settings, Uniqu
 
 Status Service::prepare_process() {
   if (!close_all_but({socket_.get()})) return sys_failure(EMFILE, "close what was inherited");
-  ignore_signals();
+  hold_signals();
   if (setpgid(0, 0) != 0 && getsid(0) != getpid())
     return sys_failure(errno, "take a process group of its own");
   // What outlives its monitor comes here to be reaped, and counts as a descendant all along.
