@@ -1,6 +1,7 @@
 """identity.ids: more ids inside than the own one, from /etc/subuid and /etc/subgid. (Both files, and the user's
 name in /etc/passwd, are replaced in a mount namespace that only the launch has.)"""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -158,8 +159,11 @@ class Refused(RangeTest):
         running = self.start_sandbox("true", policy=ids(10), before=before)
 
         def is_running():
-            return any(pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"newuidmap\0")
-                       for pid, _, _ in descendants(running.process.pid))
+            for pid, _, _ in descendants(running.process.pid):
+                with contextlib.suppress(FileNotFoundError):  # Those before it come and go.
+                    if pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().startswith(b"newuidmap\0"):
+                        return True
+            return False
 
         wait_for(is_running, seconds=20, what="the program")
         running.send(signal.SIGWINCH)  # Not one that ends it.
