@@ -114,8 +114,8 @@ std::string Record::json() const {
     json["denials_not_kept"] = denials->not_kept;
     json["denials_notes"] = denials->notes;
   }
-  json["sandbox"] = "on";
-  json["back_end"] = back_end_name(back_end);
+  json["sandbox"] = sandboxed ? "on" : "off";
+  json["back_end"] = sandboxed ? back_end_name(back_end) : "none";
   json["policy"] = policy_name;
   json["policy_digest"] = policy_digest;
   json["timings"] = {{"plan_us", plan_time.count()}, {"setup_us", setup_time.count()}};

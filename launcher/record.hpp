@@ -68,6 +68,7 @@ struct Record {
   std::vector<Degraded> degraded;
   std::optional<Denials> denials;  ///< Where they were asked for.
   BackEnd back_end = BackEnd::kModern;
+  bool sandboxed = true;  ///< False only where an operator has switched the sandbox off.
   std::string policy_name;
   std::string policy_digest;
   std::chrono::microseconds plan_time{0};   ///< Reading the policy and planning.

@@ -149,6 +149,11 @@ Result<ServedPolicies> ServedPolicies::load(const policy::Settings& settings, bo
   if (settings.policy.find('/') != std::string::npos) loader.add(settings.policy, settings.policy);
   ServedPolicies all;
   all.served_ = std::move(loader.served);
+  // With the sandbox off a session is what the operator's policy says of environment, umask and
+  // limits; the preset that holds nothing at all would pass the service's own environment on.
+  if (const ServedPolicy* own = all.find(settings.policy);
+      own != nullptr && settings.sandbox == "off")
+    all.served_.insert_or_assign(std::string(kBuiltin) + std::string(policy::kOffPreset), *own);
   if (all.find(settings.policy) != nullptr) return all;
   std::string why = "the policy of sessions, " + settings.policy + ", is not served";
   for (const std::string& complaint : complaints)

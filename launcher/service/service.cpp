@@ -27,6 +27,7 @@
 #include "launcher/service/archive.hpp"
 #include "launcher/service/file_work.hpp"
 #include "launcher/service/helper_process.hpp"
+#include "launcher/service/process_tree.hpp"
 #include "launcher/service/sweep.hpp"
 #include "launcher/test_ground.hpp"
 #include "policy/quote.hpp"
@@ -167,6 +168,9 @@ Status Service::look_at_host() {
 }
 
 Status Service::open_places() {
+  if (settings_.sandbox == "off")
+    std::fprintf(stderr, "belljar launch-service: UNSANDBOXED: sandbox is off by %s\n",
+                 settings_.origin("sandbox").c_str());
   std::vector<std::string> complaints;
   policies_ = std::make_unique<ServedPolicies>(
       BELLJAR_TRY(ServedPolicies::load(settings_, pool_.privileged, complaints)));
@@ -177,7 +181,8 @@ Status Service::open_places() {
   // Before the first message, and before anything that only the service should have.
   lifeline_ = BELLJAR_TRY(Lifeline::make());
   monitors_ = std::make_unique<Monitors>(
-      BELLJAR_TRY(Zygote::start(*policies_, pool_, workspaces_->root(), lifeline_.reading.get())));
+      BELLJAR_TRY(Zygote::start(*policies_, pool_, workspaces_->root(), lifeline_.reading.get(),
+                                settings_.sandbox != "off")));
   sigset_t children;
   sigemptyset(&children);
   sigaddset(&children, SIGCHLD);
@@ -237,6 +242,8 @@ void Service::reap_all() {
   using namespace std::chrono_literals;
   const auto patience = std::chrono::steady_clock::now() + 5s;
   for (;;) {
+    // Without a sandbox a session can leave what no death of a monitor ends.
+    launcher::signal_descendants(getpid(), SIGKILL);
     const pid_t pid = waitpid(-1, nullptr, WNOHANG);
     if (pid < 0 && errno != EINTR) return;
     if (pid == 0 && std::chrono::steady_clock::now() > patience) return;
@@ -268,15 +275,19 @@ void Service::turn(bool reading, int most_ms) {
   flush();
 }
 
+std::vector<pid_t> Service::own_processes() const {
+  std::vector<pid_t> own = jobs_.processes();
+  const std::vector<pid_t> monitors = monitors_->processes();
+  own.insert(own.end(), monitors.begin(), monitors.end());
+  own.push_back(monitors_->zygote().pid());
+  return own;
+}
+
 void Service::reap() {
   signalfd_siginfo note{};
   while (read(child_signals_.get(), &note, sizeof note) > 0) {
   }
-  std::vector<pid_t> known = jobs_.processes();
-  const std::vector<pid_t> monitors = monitors_->processes();
-  known.insert(known.end(), monitors.begin(), monitors.end());
-  known.push_back(monitors_->zygote().pid());
-  for (const pid_t pid : known)
+  for (const pid_t pid : own_processes())
     if (waitpid(pid, nullptr, WNOHANG) == pid) reaped(pid);
   // The rest are orphans, of sandboxes whose monitor is gone.
   while (!monitors_->expecting() || zygote_gone_) {
@@ -510,9 +521,6 @@ bool Service::is_in_use(const std::string& workspace, std::optional<uid_t> uid) 
 }
 
 Outcome<void> Service::check_launch(const Launch& order) {
-  if (settings_.sandbox == "off")
-    return refuse(Code::kRefused, "sandbox is off by " + settings_.origin("sandbox") +
-                                      ", and nothing is launched without one");
   if (!pool_.holds(order.uid)) return tl::unexpected<Fault>(not_in_pool(order.uid));
   const OpenedWorkspace workspace = BELLJAR_TRY(find_ready(order.workspace));
   if (workspace.owner != order.uid)
@@ -587,9 +595,10 @@ void Service::serve(std::uint64_t id, const Sweep& order, Descriptors) {
                            "uid " + std::to_string(order.uid) + " is that of a live session", 0});
   Job job;
   job.uid = order.uid;
-  job.work = [uid = order.uid, service = getpid(), off = settings_.sandbox == "off",
-              shared = !pool_.privileged,
-              spared = jobs_.processes()] { return sweep(uid, service, off, shared, spared); };
+  // Whom it spares is looked up in the helper, when its turn has come.
+  job.work = [this, uid = order.uid, service = getpid()] {
+    return sweep(uid, service, settings_.sandbox == "off", !pool_.privileged, own_processes());
+  };
   add_job(id, std::move(job));
 }
 

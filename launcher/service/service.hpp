@@ -55,6 +55,8 @@ class Service {
 
   /// Waits for one thing to happen and deals with it.
   void turn(bool reading, int most_ms = -1);
+  /// Helpers, monitors and the zygote.
+  [[nodiscard]] std::vector<pid_t> own_processes() const;
   void reap();
   void reaped(pid_t pid);
   void end_monitors();

@@ -17,6 +17,7 @@
 #include "launcher/service/helper_process.hpp"
 #include "launcher/service/message.hpp"
 #include "launcher/service/monitor.hpp"
+#include "launcher/service/unsandboxed.hpp"
 #include "launcher/sys/raw.hpp"
 
 namespace belljar::service {
@@ -32,6 +33,7 @@ struct Inherited {
   const std::string& sessions_root;
   pid_t service;
   int lifeline;
+  bool sandboxed;
 };
 
 /// A launch that came to nothing before there was anything to monitor.
@@ -79,7 +81,8 @@ void serve_launch(const Inherited& inherited, const Launch& launch, UniqueFd ses
   order.command.argv = launch.argv.value_or(std::vector<std::string>{});
   order.command.directory = launch.directory;
   order.terminal = launch.terminal;
-  serve_session(order, std::move(session));
+  if (inherited.sandboxed) return serve_session(order, std::move(session));
+  serve_unsandboxed(order, inherited.pool, launch.uid, std::move(session));
 }
 
 /// The whole life of a monitor.
@@ -128,12 +131,12 @@ long start_monitor(const Inherited& inherited, std::vector<UniqueFd> parts) {
 }  // namespace
 
 Result<Zygote> Zygote::start(const ServedPolicies& policies, const Pool& pool,
-                             const std::string& sessions_root, int lifeline) {
+                             const std::string& sessions_root, int lifeline, bool sandboxed) {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
     return sys_failure(errno, "make a socket for the zygote");
   UniqueFd ours(ends[0]), theirs(ends[1]);
-  const Inherited inherited{policies, pool, sessions_root, getpid(), lifeline};
+  const Inherited inherited{policies, pool, sessions_root, getpid(), lifeline, sandboxed};
   const pid_t pid = fork();
   if (pid < 0) return sys_failure(errno, "fork the zygote");
   if (pid == 0) {

@@ -25,7 +25,8 @@ class Zygote {
  public:
   /// `lifeline` is the reading end.
   [[nodiscard]] static Result<Zygote> start(const ServedPolicies& policies, const Pool& pool,
-                                            const std::string& sessions_root, int lifeline);
+                                            const std::string& sessions_root, int lifeline,
+                                            bool sandboxed);
 
   /// Asks for a monitor, which becomes a child of the service: 0 or the errno.
   [[nodiscard]] int ask(const LaunchParts& parts) const;

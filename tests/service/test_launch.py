@@ -221,14 +221,6 @@ class Launch(ServiceTest):
         record, out = self.run_session("echo", "again")
         self.assertEqual((record["cause"], out), ("exited", "again\n"))
 
-    def test_with_the_sandbox_off_nothing_runs_in_one_that_is_on(self):
-        self.service.close()
-        self.service = self.start_service("--sandbox", "off")
-        self.assertEqual(self.service.hello["sandbox"], "off")
-        self.service.prepare("w")
-        self.launch_refused("refused", "sandbox is off by --sandbox", policy="builtin:agent@1")
-        self.assertFalse(self.service.ask("selftest")["ok"])
-
     def test_a_monitor_is_the_services_child_and_dies_with_it(self):
         session = Session(self.service, ["sleep", "60"])
         family = wait_for(lambda: [pid for pid, _, name in descendants(self.service.process.pid) if name == "sleep"], what="the command")
@@ -275,6 +267,123 @@ class Launch(ServiceTest):
         self.assertFalse(found)
 
 
+class Off(ServiceTest):
+    """With the sandbox off by the operator's setting: uid, groups, umask, rlimits, environment and the kill stay."""
+
+    def setUp(self):
+        super().setUp()
+        self.service = self.start_service("--sandbox", "off", env={"API_TOKEN": "sesame", "LANG": "C.UTF-8"})
+        self.assertEqual(self.service.hello["sandbox"], "off")
+        self.assertIn("UNSANDBOXED", self.service.said())
+        self.path = self.service.prepare("w", {"a.txt": b"hello"})
+
+    def run_session(self, *argv, **more):
+        session = Session(self.service, list(argv), **more)
+        record, out = session.over(), session.read()
+        select.select([session.monitor], [], [])
+        return session, record, out
+
+    def test_the_self_test_says_so(self):
+        answer = self.service.ask("selftest")
+        self.assertEqual((answer["ok"], answer["sandbox"], answer["missing"][0]["control"]), (False, "off", "sandbox"))
+        self.assertIn("--sandbox", answer["missing"][0]["what"])
+
+    def test_what_stays(self):
+        session, record, out = self.run_session(
+            "bash", "-c", "id -u; id -g; id -G; umask; ulimit -u; pwd; cat a.txt; echo; env; grep -E 'NoNewPrivs|CapEff' /proc/self/status",
+            settings=["limits.rlimits.nproc=60"], environment={"GREETING": "hi"})
+        self.assertEqual((record["cause"], record["exit_code"], record["sandbox"], record["back_end"]), ("exited", 0, "off", "none"), record)
+        lines = out.splitlines()
+        gid = self.service.uid if self.privileged else self.gid
+        self.assertEqual(lines[:7], [str(self.service.uid), str(gid), str(gid), "0077", "60", str(self.path), "hello"])
+        self.assertIn("GREETING=hi", lines)
+        self.assertIn(f"HOME={self.path}", lines)
+        self.assertNotIn("sesame", out)
+        self.assertIn("NoNewPrivs:\t1", lines)
+        self.assertIn("CapEff:\t" + "0" * 16, lines)
+        self.assertIn("UNSANDBOXED", record["degraded"][0]["what"])
+        self.assertEqual(session.events[0]["degraded"], record["degraded"])
+
+    def test_off_1_is_the_operators_own_policy_without_a_sandbox(self):
+        _, record, out = self.run_session("sh", "-c", "umask; env", policy="builtin:off@1")
+        self.assertEqual((record["cause"], record["sandbox"], out.splitlines()[0]), ("exited", "off", "0077"), record)
+        self.assertNotIn("sesame", out)
+
+    def test_it_really_is_off(self):
+        _, _, out = self.run_session("sh", "-c", "readlink /proc/self/ns/mnt /proc/self/ns/pid /proc/self/ns/user; grep Seccomp: /proc/self/status")
+        own = [os.readlink(f"/proc/self/ns/{name}") for name in ("mnt", "pid", "user")]
+        self.assertEqual(out.split("\n")[:4], [*own, "Seccomp:\t0"])
+
+    def test_all_that_descends_from_a_command_ends_with_it(self):
+        stray = "sleep 61.7 & setsid sleep 61.7 & (setsid sh -c 'trap \"\" TERM; sleep 61.7' &) ; "
+        _, record, _ = self.run_session("bash", "-c", stray + "exit 3")
+        self.assertEqual(record["exit_code"], 3)
+        self.assertEqual([name for _, _, name in descendants(self.service.process.pid) if name == "sleep"], [])
+        session = Session(self.service, ["bash", "-c", stray + "sleep 61.7"])
+        wait_for(lambda: len([1 for _, _, name in descendants(self.service.process.pid) if name == "sleep"]) == 4, what="the strays")
+        session.socket.close()
+        select.select([session.monitor], [], [])
+        self.assertEqual(self.service.ask("sweep", uid=self.service.uid), {"left": 0})
+        self.assertEqual([name for _, _, name in descendants(self.service.process.pid) if name == "sleep"], [])
+
+    def test_what_a_killed_monitor_leaves_is_swept(self):
+        session = Session(self.service, ["bash", "-c", "setsid sleep 61.7 & sleep 61.7"])
+        wait_for(lambda: len([1 for _, _, name in descendants(self.service.process.pid) if name == "sleep"]) == 2, what="the strays")
+        signal.pidfd_send_signal(session.monitor, signal.SIGKILL)
+        select.select([session.monitor], [], [])
+        wait_for(lambda: self.service.ask("sweep", uid=self.service.uid) == {"left": 0})
+        self.assertEqual([name for _, state, name in descendants(self.service.process.pid) if name == "sleep" and state != "Z"], [])
+
+    def test_a_command_has_its_time(self):
+        _, record, _ = self.run_session("sleep", "60", settings=["limits.wall_time=200ms"])
+        self.assertEqual((record["cause"], record["limits"]), ("wall_time", ["wall_time"]))
+
+    def test_a_command_that_is_not_there(self):
+        for argv, code in ((["/absent"], 127), (["absent"], 127), ([str(self.path / "a.txt")], 126)):
+            _, record, _ = self.run_session(*argv)
+            self.assertEqual((record["cause"], record["exit_code"]), ("setup", code), record)
+
+    def test_further_commands_and_signals(self):
+        session = Session(self.service, None)
+        session.event("started")
+
+        def ask(do, fds=(), **members):
+            socket.send_fds(session.socket, [json.dumps({"id": 7, "do": do, **members}).encode()], list(fds))
+            while True:
+                data, got, _, _ = socket.recv_fds(session.socket, 70000, 4)
+                session.events.append(json.loads(data))
+                if session.events[-1].get("id") == 7:
+                    return session.events[-1], got
+        null = os.open("/dev/null", os.O_RDWR)
+        started, _ = ask("exec", [null] * 3, process=1, argv=["sleep", "60"], environment={})
+        self.assertGreater(started["ok"]["pid"], 1)
+        self.assertEqual(ask("signal", process=1, signal=int(signal.SIGTERM), to="group")[0]["ok"], {"gone": False})
+        self.assertEqual(session.event("ended")["record"]["signal"], "SIGTERM")
+        self.assertEqual(ask("signal", process=1, signal=int(signal.SIGTERM), to="group")[0]["ok"], {"gone": True})
+        ask("exec", [null] * 3, process=2, argv=["bash", "-c", "setsid sleep 60 & trap '' TERM; sleep 60"], environment={})
+        self.assertEqual(ask("end", process=2, cause="output")[0]["ok"], {"gone": False})
+        self.assertEqual(session.event("ended")["record"]["cause"], "output")
+        self.assertEqual(ask("exec", [null] * 3, process=2, argv=["true"], environment={})[0]["error"]["code"], "exists")
+        self.assertEqual(ask("exec", [null] * 3, process=3, argv=["/absent"], environment={})[0]["error"]["code"], "sandbox")
+        self.assertEqual(ask("exec", process=4, argv=["true"], environment={}, terminal={"columns": 80, "rows": 24})[0]["error"]["code"], "refused")
+        self.assertEqual(ask("connect", unix="/run/x")[0]["error"]["code"], "refused")
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            _, fds = ask("connect", port=server.getsockname()[1])
+            server.accept()[0].close()
+            os.close(fds[0])
+        os.close(null)
+        session.socket.send(b'{"id":9,"do":"kill","by":"drain"}')
+        record = session.over()
+        self.assertEqual((record["cause"], record["by"]), ("killed", "drain"))
+
+    @as_root
+    @callers("root", "five")
+    def test_a_session_cannot_touch_its_keeper_or_monitor(self):
+        _, _, out = self.run_session("bash", "-c", "kill -9 $PPID && echo killed; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat) && echo killed; echo end")
+        self.assertEqual(out.splitlines()[-1], "end")
+        self.assertNotIn("killed", out)
+
+
 class Sweep(ServiceTest):
     def test_it_is_for_uids_of_the_pool(self):
         service = self.start_service()
@@ -298,6 +407,17 @@ class Sweep(ServiceTest):
         self.assertEqual(os.waitpid(pid, os.WNOHANG), (0, 0))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
+
+    @callers("user")
+    def test_without_a_pool_live_sessions_of_the_same_uid_are_spared(self):
+        for options in ((), ("--sandbox", "off")):
+            with self.subTest(options):
+                service = self.start_service(*options, root=self.dir / "-".join(["root", *options]))
+                service.prepare("w")
+                session = Session(service, ["sh", "-c", "sleep 1.7; echo alive"])
+                session.event("started")
+                self.assertEqual(service.ask("sweep", uid=service.uid), {"left": 0})
+                self.assertEqual((session.over()["cause"], session.read()), ("exited", "alive\n"))
 
     @as_root
     @callers("root", "five")
