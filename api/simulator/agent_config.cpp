@@ -3,7 +3,6 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -33,8 +32,8 @@ struct Tree {
   enum class Kind { kNull, kScalar, kSequence, kMap };
   Kind kind = Kind::kNull;
   std::string tag, scalar;
-  std::vector<Tree> elements;                  ///< kSequence.
-  std::vector<std::pair<Tree, Tree>> members;  ///< kMap.
+  std::vector<Tree> elements;  ///< kSequence; kMap: the values.
+  std::vector<Tree> keys;      ///< kMap: as many as elements.
 };
 
 /// Copies a document, aliases written out.
@@ -55,8 +54,10 @@ class Copier {
     if (!is_known(tree.tag)) wrong_ = "config_yaml is not valid YAML: an unknown tag";
     if (node.IsMap()) {
       tree.kind = Tree::Kind::kMap;
-      for (const auto& entry : node)
-        tree.members.emplace_back(copy(entry.first, depth + 1), copy(entry.second, depth + 1));
+      for (const auto& entry : node) {
+        tree.keys.push_back(copy(entry.first, depth + 1));
+        tree.elements.push_back(copy(entry.second, depth + 1));
+      }
     } else if (node.IsSequence()) {
       tree.kind = Tree::Kind::kSequence;
       for (const YAML::Node& element : node) tree.elements.push_back(copy(element, depth + 1));
@@ -131,11 +132,12 @@ class Writer {
         break;
       case Tree::Kind::kMap:
         out_ << YAML::BeginMap;
-        for (const auto& [key, value] : tree.members) {
+        for (std::size_t i = 0; i < tree.keys.size(); ++i) {
           out_ << YAML::Key;
-          put(key, false);
+          put(tree.keys[i], false);
           out_ << YAML::Value;
-          put(value, hide || (secrets_ == Secrets::kHide && names_secret(key.scalar)));
+          put(tree.elements[i],
+              hide || (secrets_ == Secrets::kHide && names_secret(tree.keys[i].scalar)));
         }
         out_ << YAML::EndMap;
         break;
@@ -167,15 +169,18 @@ Tree scalar(std::string text, const char* tag) {
 
 /// The only member of that name: of several the last one counts, as for the agent's own reader.
 Tree& member(Tree& map, const std::string& key) {
-  std::optional<Tree> last;
-  const auto is_it = [&key](const auto& entry) {
-    return entry.first.kind == Tree::Kind::kScalar && entry.first.scalar == key;
-  };
-  for (auto& entry : map.members)
-    if (is_it(entry)) last = std::move(entry.second);
-  std::erase_if(map.members, is_it);
-  if (!last) last.emplace().kind = Tree::Kind::kMap;
-  return map.members.emplace_back(scalar(key, "?"), std::move(*last)).second;
+  bool found = false;
+  Tree last;
+  last.kind = Tree::Kind::kMap;
+  for (std::size_t i = map.keys.size(); i-- > 0;) {
+    if (map.keys[i].kind != Tree::Kind::kScalar || map.keys[i].scalar != key) continue;
+    if (!found) last = std::move(map.elements[i]);
+    found = true;
+    map.keys.erase(map.keys.begin() + static_cast<std::ptrdiff_t>(i));
+    map.elements.erase(map.elements.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+  map.keys.push_back(scalar(key, "?"));
+  return map.elements.emplace_back(std::move(last));
 }
 
 /// The mapping at a path, made where there is none; null where something else stands there.
