@@ -147,6 +147,19 @@ Explanation explain_missing_loader(const std::string& loader, const Plan& plan,
   return missing;
 }
 
+Explanation explain_joined_ids(Detail detail, const std::string& subject) {
+  if (detail == Detail::kForeignIds)
+    return {"the user namespace calls the session " + subject +
+                ", which is not what identity.inside_uid and inside_gid say",
+            {},
+            "set them to what it says"};
+  return {"the user namespace does not map the session's " + subject +
+              ", so that nothing could be mounted or made in it",
+          {},
+          "join one whose maps have the session's ids, or run the session as one that it maps: "
+          "--set identity.uid=N, --set identity.gid=N"};
+}
+
 Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const Host& host,
                            const Message& message) {
   const std::string subject = subject_of(message);
@@ -188,16 +201,8 @@ Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const
                   " can write to, such as ext4, xfs or btrfs, or leave both out for a temporary "
                   "overlay"};
     case Detail::kForeignIds:
-      return {"the user namespace calls the session " + subject +
-                  ", which is not what identity.inside_uid and inside_gid say",
-              {},
-              "set them to what it says"};
     case Detail::kUnmappedIds:
-      return {"the user namespace does not map the session's " + subject +
-                  ", so that nothing could be mounted or made in it",
-              {},
-              "join one whose maps have the session's ids, or run the session as one that it maps: "
-              "--set identity.uid=N, --set identity.gid=N"};
+      return explain_joined_ids(message.detail, subject);
     case Detail::kReadBack:
       return {"the kernel does not report what was set: " + subject,
               {},

@@ -230,6 +230,11 @@ Answers other_uid(const Question& q) {
 }
 
 /// More ids than one: a privileged belljar maps them itself, but for the ranges.
+/// A line of the script: behind every range that anybody has.
+constexpr const char* kFreeRange =
+    "first=$(cat /etc/subuid /etc/subgid 2>/dev/null | awk -F: "
+    "'BEGIN { last = 100000 } $2 + $3 > last { last = $2 + $3 } END { print last }')";
+
 Answers subordinate_ids(const Question& q) {
   if (!q.policy.identity.ids) return {};
   const bool helpers = q.facts.privileged || (q.facts.newuidmap && !q.facts.no_new_privs);
@@ -247,9 +252,7 @@ Answers subordinate_ids(const Question& q) {
                ":FIRST:65536 in /etc/subuid and /etc/subgid whose range no other line has; run "
                "belljar without no_new_privs; or leave identity.ids out",
            {"apt-get install -y uidmap", "# the first numbers that nobody has in either file",
-            "first=$(cat /etc/subuid /etc/subgid 2>/dev/null | awk -F: "
-            "'BEGIN { last = 100000 } $2 + $3 > last { last = $2 + $3 } END { print last }')",
-            "echo " + uid + ":$first:65536 >> /etc/subuid",
+            kFreeRange, "echo " + uid + ":$first:65536 >> /etc/subuid",
             "echo " + uid + ":$first:65536 >> /etc/subgid"}}};
 }
 

@@ -220,8 +220,8 @@ Status install_filter() {
   }
   // Threads may be made, processes and namespaces not. clone3 hides its flags from a filter.
   const auto thread = static_cast<scmp_datum_t>(CLONE_THREAD);
-  failed |= seccomp_rule_add(filter.get(), refuse, SCMP_SYS(clone), 1,
-                             SCMP_A0(SCMP_CMP_MASKED_EQ, thread, 0));
+  const scmp_arg_cmp no_thread{0, SCMP_CMP_MASKED_EQ, thread, 0};
+  failed |= seccomp_rule_add_array(filter.get(), refuse, SCMP_SYS(clone), 1, &no_thread);
   failed |= seccomp_rule_add(filter.get(), SCMP_ACT_ERRNO(ENOSYS), SCMP_SYS(clone3), 0);
   if (failed != 0) return sys_failure(EINVAL, "make the daemon's filter");
   if (const int error = seccomp_load(filter.get()); error != 0)

@@ -24,6 +24,8 @@ class FurtherCommands {
   /// The policy and the host that the sandbox was planned with. Both outlive this: a policy is the
   /// largest thing that a monitor has, so a copy lives only while a command is planned.
   FurtherCommands(const policy::Policy& policy, const Host& host) : policy_(policy), host_(host) {}
+  FurtherCommands(const policy::Policy& policy, Host&& host) = delete;
+  FurtherCommands(policy::Policy&& policy, const Host& host) = delete;
 
   /// Only steps of the payload, and the terminal's, which the command's keeper carries out.
   [[nodiscard]] Result<Plan> plan(const FurtherCommand& further) const;

@@ -62,9 +62,8 @@ void Jobs::help(const Job& job, sys::UniqueFd answer) const {
   kept.push_back(answer.get());
   if (!close_all_but(kept)) _exit(1);
   if (job.uid) become_session(pool_, *job.uid);
-  Outcome<Finding> found = job.work();
-  const std::string body =
-      found ? "{\"ok\":" + found->json + "}" : error_body(std::move(found).error());
+  const Outcome<Finding> found = job.work();
+  const std::string body = found ? "{\"ok\":" + found->json + "}" : error_body(found.error());
   const int fd = found ? found->descriptor.get() : -1;
   const int error = send_message(answer.get(), body, {&fd, fd < 0 ? 0U : 1U});
   _exit(error == 0 ? 0 : 1);

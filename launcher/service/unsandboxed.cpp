@@ -82,7 +82,8 @@ class Unsandboxed {
       : order_(order),
         pool_(pool),
         uid_(uid),
-        further_(order.policy, std::move(host)),
+        host_(std::move(host)),
+        further_(order.policy, host_),
         socket_(std::move(socket)) {
     fcntl(socket_.get(), F_SETFL, fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
     // What a keeper leaves when it is killed comes here.
@@ -430,6 +431,7 @@ class Unsandboxed {
   const SessionOrder& order_;
   const Pool& pool_;
   uid_t uid_;
+  const launcher::Host host_;
   launcher::FurtherCommands further_;
   UniqueFd socket_;
   Clock::time_point begun_ = Clock::now();

@@ -39,8 +39,8 @@ TEST_CASE("the same request split at every byte gives the same answer") {
   const std::string requests[] = {
       kGood + "\r\nGET /next",
       "POST /sessions HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhelloGET",
-      "POST /s HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: "
-      "chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\nrest",
+      std::string("POST /s HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n") +
+          "2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\nrest",
       "POST /s HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nhe\r\n0\r\n\r\n",
       "POST /s HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
       "POST /s HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",

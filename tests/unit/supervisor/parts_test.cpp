@@ -219,8 +219,9 @@ TEST_CASE("a slot that nobody said is clear is quarantined until a retry gives i
   REQUIRE(retry);
   CHECK_FALSE(slots.retry(0));
   Lease moved = std::move(*retry);
-  moved = std::move(moved);
-  moved.give_back();
+  Lease& same = moved;
+  moved = std::move(same);
+  same.give_back();
   CHECK(slots.free_count() == 1);
 }
 
