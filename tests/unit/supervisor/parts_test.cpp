@@ -221,7 +221,7 @@ TEST_CASE("a slot that nobody said is clear is quarantined until a retry gives i
   Lease moved = std::move(*retry);
   Lease& same = moved;
   moved = std::move(same);
-  same.give_back();
+  moved.give_back();
   CHECK(slots.free_count() == 1);
 }
 
