@@ -130,7 +130,9 @@ Awaitable<void> Daemon::begin() {
   if (!started) {
     const Error& error = started.error().error;
     log(Level::kError, "the launch service did not start",
-        {{"reason", error.what}, {"remedy", error.remedy}});
+        {{"reason", error.what},
+         {"remedy", error.remedy.empty() ? "see what it has said on standard error, before this"
+                                         : error.remedy}});
     co_return finish(1);
   }
   supervisor_ = *std::move(started);

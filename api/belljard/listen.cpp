@@ -26,6 +26,14 @@ bool is_stale(const sockaddr_un& address) {
          errno == ECONNREFUSED;
 }
 
+auto cannot_listen(int error, const std::string& where) {
+  const char* remedy = "choose another place with --listen";
+  if (error == EADDRINUSE) remedy = "end what listens there, or choose another place with --listen";
+  if (error == EADDRNOTAVAIL) remedy = "name an address of this host with --listen";
+  if (error == ENOENT) remedy = "make its directory, or choose another place with --listen";
+  return fail({ErrorKind::kSystem, error, "listen at " + where, "listen", remedy});
+}
+
 Result<UniqueFd> listen_unix(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -41,11 +49,14 @@ Result<UniqueFd> listen_unix(const std::string& path) {
   const int bound = bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address);
   const int why = errno;
   umask(mask);
-  if (bound != 0) return sys_failure(why, "listen at unix:" + path);
-  if (const group* ours = getgrnam("belljar"))
-    (void)chown(address.sun_path, static_cast<uid_t>(-1), ours->gr_gid);
-  if (chmod(address.sun_path, 0660) != 0) return sys_failure(errno, "set the mode of " + path);
-  if (listen(listener.get(), kBacklog) != 0) return sys_failure(errno, "listen at unix:" + path);
+  if (bound != 0) return cannot_listen(why, "unix:" + path);
+  // Who comes in here needs no token, so no other group than this one may.
+  const group* ours = getgrnam("belljar");
+  const bool given =
+      ours != nullptr && chown(address.sun_path, static_cast<uid_t>(-1), ours->gr_gid) == 0;
+  if (chmod(address.sun_path, given ? 0660 : 0600) != 0)
+    return sys_failure(errno, "set the mode of " + path);
+  if (listen(listener.get(), kBacklog) != 0) return cannot_listen(errno, "unix:" + path);
   return listener;
 }
 
@@ -69,7 +80,7 @@ Result<UniqueFd> listen_tcp(const std::string& text) {
   if (setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
       bind(listener.get(), found->ai_addr, found->ai_addrlen) != 0 ||
       listen(listener.get(), kBacklog) != 0)
-    return sys_failure(errno, "listen at tcp:" + text);
+    return cannot_listen(errno, "tcp:" + text);
   return listener;
 }
 

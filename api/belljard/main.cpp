@@ -15,6 +15,7 @@
 #include "api/belljard/service_process.hpp"
 #include "api/log.hpp"
 #include "policy/settings_options.hpp"
+#include "policy/suggest.hpp"
 
 namespace {
 
@@ -112,6 +113,18 @@ int run(const policy::SettingSources& sources, bool only_check) {
   return serve(*std::move(inheritance));
 }
 
+/// Without the value that may be glued to an option: it can be a secret.
+std::string complaint(const CLI::App& app, const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr) return error.what();
+  const std::string word = app.remaining().front();
+  const std::string option = word.starts_with("-") ? word.substr(0, word.find('=')) : word;
+  std::vector<std::string> names;
+  for (const CLI::Option* known : app.get_options())
+    for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
+  return policy::with_suggestion("unknown option " + option, option,
+                                 std::vector<std::string_view>(names.begin(), names.end()));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -121,6 +134,13 @@ int main(int argc, char** argv) {
   options.declare(app);
   bool only_check = false;
   app.add_flag("--check-config", only_check, "Say whether the settings are good, and end");
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    std::fprintf(stderr, "belljard: %s\nbelljard: see belljard --help\n",
+                 complaint(app, error).c_str());
+    return kWrongUsage;
+  }
   return run(options.sources(), only_check);
 }

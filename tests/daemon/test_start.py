@@ -1,15 +1,17 @@
 """How belljard starts: what it refuses, what it gives up, and how its tokens change."""
 
+import grp
 import json
 import os
 import pathlib
 import signal
+import stat
 import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from daemon import BELLJARD, TOKEN, UID_BASE, DaemonTest, as_shipped, wait_until
-from harness import main
+from harness import back_ends, callers, main
 
 
 class Start(DaemonTest):
@@ -37,6 +39,33 @@ class Start(DaemonTest):
                             ("AGENT_SIMULATOR_SESSION_UID_BASE", "0")):
             self.assertIn(name, self.refused(**{name: value}), value)
         self.assertIn("no-such-python", self.refused(AGENT_SIMULATOR_COMMAND="no-such-python agent.py"))
+
+    @as_shipped
+    def test_a_place_where_it_cannot_listen_is_named_with_the_remedy(self):
+        for place, reason, remedy in (("tcp:192.0.2.1:8001", "Cannot assign", "name an address of this host"),
+                                      ("unix:/no/such/place", "No such file", "make its directory")):
+            log = self.refused(f"--listen={place}")
+            for words in (place, reason, remedy):
+                self.assertIn(words, log)
+
+    @callers("five", "user")
+    @back_ends("legacy")
+    def test_a_unix_socket_is_open_to_its_own_group_or_to_nobody_else(self):
+        """Who comes in there needs no token; the caller's group is not the one that may."""
+        place = self.make_directory("run", owner=self.uid if not self.privileged else 0) / "socket"
+        self.daemon(f"--listen=unix:{place}")
+        about = place.stat()
+        ours = [group.gr_gid for group in grp.getgrall() if group.gr_name == "belljar"]
+        self.assertEqual(stat.S_IMODE(about.st_mode), 0o660 if about.st_gid in ours else 0o600)
+
+    @as_shipped
+    def test_an_unknown_option_is_told_without_its_value_and_is_usage(self):
+        for option, words in (("--token=very-secret", "unknown option --token"),
+                              ("--lisen=tcp:127.0.0.1:1", 'unknown option --lisen; did you mean "--listen"?')):
+            run = subprocess.run([BELLJARD, option], env={"PATH": os.environ["PATH"]}, capture_output=True, text=True)
+            self.assertEqual(run.returncode, 2)
+            self.assertIn(words, run.stderr)
+            self.assertNotIn("secret", run.stderr)
 
     @as_shipped
     def test_a_token_file_that_everybody_can_read_is_refused(self):
