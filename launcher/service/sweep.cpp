@@ -101,7 +101,7 @@ Outcome<Finding> sweep(uid_t uid, pid_t service, bool unsandboxed, bool shared_u
   // A process that is being killed takes a moment; what it has forked before is found next time.
   for (int tries = 0; tries < 50; ++tries) {
     left = 0;
-    std::uint64_t killed = 0;
+    bool look_again = false;
     const std::map<pid_t, Seen> all = processes(uid);
     const auto self = all.find(getpid());
     const std::size_t depth = self == all.end() ? 1 : self->second.nesting;
@@ -118,11 +118,13 @@ Outcome<Finding> sweep(uid_t uid, pid_t service, bool unsandboxed, bool shared_u
                                     : is_in_our_making(pid, uid, below && seen.nesting > depth) &&
                                           (below || !shared_uid);
       if (!ours && shared_uid) continue;  // The person's own.
+      // What has gone since it was listed is not left; whether it was the last is seen next time.
+      look_again |= ours || !held.valid();
+      if (!held.valid()) continue;
       ++left;
-      if (!ours || !held.valid()) continue;
-      if (sys::raw(SYS_pidfd_send_signal, held.get(), SIGKILL, nullptr, 0U) >= 0) ++killed;
+      if (ours) sys::raw(SYS_pidfd_send_signal, held.get(), SIGKILL, nullptr, 0U);
     }
-    if (killed == 0) break;
+    if (!look_again) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   return Finding{"{\"left\":" + std::to_string(left) + "}", {}};
