@@ -261,6 +261,16 @@ SetupFailure describe_refusal(const Error& error, const policy::Policy& policy) 
   return failure;
 }
 
+Record refused_record(const policy::Policy& policy, const Error& error) {
+  Record record;
+  record.cause = Cause::kSetup;
+  record.exit_code = 125;
+  record.policy_name = policy.name;
+  record.policy_digest = policy.digest;
+  record.setup = describe_refusal(error, policy);
+  return record;
+}
+
 bool makes_sense(const Message& message, const Plan& plan) {
   constexpr int kMaxErrno = 4095;  // The kernel's.
   const auto steps = static_cast<std::int32_t>(plan.steps.size());

@@ -27,6 +27,9 @@ struct StepFailure {
 /// A refusal that came before there was a plan.
 [[nodiscard]] SetupFailure describe_refusal(const Error& error, const policy::Policy& policy);
 
+/// The record of a launch that was refused so.
+[[nodiscard]] Record refused_record(const policy::Policy& policy, const Error& error);
+
 /// "agent.json:14:9 filesystem.mounts["/data"]"; an option alone says it all; a default says so.
 [[nodiscard]] std::string origin_text(const policy::Policy& policy, const std::string& because);
 

@@ -525,7 +525,7 @@ class Launcher {
       if (started_ && meter_.work()) return end_with(Cause::kDisk);
       if (started_ && cpu_meter_.work()) return end_with(Cause::kCpuTime);
       if (started_ && attendant_ != nullptr) attendant_->work();
-      if (const char* by = ended_by()) return end_for(by);
+      if (const auto end = wanted_end()) return end_for(*end);
       if (cpu_meter_.failure() != nullptr) {
         own_failure_ = *cpu_meter_.failure();
         return cannot_act();
@@ -540,7 +540,7 @@ class Launcher {
       terminal_.move(relayed);
       if (ready[1].revents != 0) pass_signal_on();
       if (ready[5].revents != 0) attendant_->serve();
-      if (const char* by = ended_by()) return end_for(by);
+      if (const auto end = wanted_end()) return end_for(*end);
       if (ready[3].revents != 0 && memory_ran_out()) return end_with(Cause::kMemory);
       if (relay_.move(ready.data() + kOwn) || wrote_too_much()) return end_with(Cause::kOutput);
       if (!heard && ready[2].revents != 0) return ended_silently();
@@ -550,16 +550,17 @@ class Launcher {
     }
   }
 
-  [[nodiscard]] const char* ended_by() const {
-    return attendant_ == nullptr ? nullptr : attendant_->ended_by();
+  [[nodiscard]] std::optional<Ending> wanted_end() const {
+    return attendant_ == nullptr ? std::nullopt : attendant_->ending();
   }
 
-  Attempt end_for(const char* by) {
+  Attempt end_for(const Ending& ending) {
+    if (ending.cause != Cause::kKilled) return end_with(ending.cause);
     kill_sandbox();
     finish();
     pass_last_words_on();
     record_.cause = Cause::kKilled;
-    record_.killed_by = by;
+    record_.killed_by = ending.by;
     record_.signal = SIGKILL;
     return Attempt::kDone;
   }

@@ -51,6 +51,12 @@ struct RunningSandbox {
   std::function<int()> terminal;  ///< The master of the command's own terminal; -1 without.
 };
 
+/// Why a sandbox is to be ended from outside.
+struct Ending {
+  Cause cause = Cause::kKilled;
+  const char* by = nullptr;  ///< For kKilled.
+};
+
 /// Serves whoever uses a sandbox beyond its command: further commands, connections inside. It is
 /// asked from within launch, in the same thread, and never waits.
 class Attendant {
@@ -68,8 +74,8 @@ class Attendant {
   /// When work() has something to do by the clock.
   [[nodiscard]] virtual std::optional<Clock::time_point> next() const = 0;
   virtual void work() = 0;
-  /// By whom the sandbox is to be ended now; null for nobody.
-  [[nodiscard]] virtual const char* ended_by() const = 0;
+  /// Whether the sandbox is to be ended now.
+  [[nodiscard]] virtual std::optional<Ending> ending() const = 0;
 
  protected:
   Attendant() = default;

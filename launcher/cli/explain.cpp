@@ -44,10 +44,6 @@ int expose(const Plan& plan, const policy::Policy& policy, const Host& host, boo
 }  // namespace
 
 int explain_command(const PolicyOptions& options, const ExplainOptions& asked) {
-  if (asked.json && !asked.exposure) {
-    std::fputs("belljar: --json goes with --exposure\n", stderr);
-    return 2;
-  }
   const std::optional<policy::Policy> policy = options.resolve();
   if (!policy) return 2;
   Result<Host> host = observe_host(*policy);

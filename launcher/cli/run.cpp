@@ -208,19 +208,10 @@ void die_likewise(const Record& record) {
 Record run_planned(const policy::Policy& policy, const Result<Host>& host,
                    const PolicyOptions& options, const ReportOptions& report, const Events& events,
                    Clock::time_point begun) {
-  const auto refused = [&](const Error& error) {
-    Record record;
-    record.cause = Cause::kSetup;
-    record.exit_code = kBelljarFailed;
-    record.policy_name = policy.name;
-    record.policy_digest = policy.digest;
-    record.setup = describe_refusal(error, policy);
-    return record;
-  };
-  if (!host) return refused(host.error());
+  if (!host) return refused_record(policy, host.error());
   Result<Plan> plan =
       build_plan(policy, *host, {options.command, options.directory, report.explain_denials});
-  if (!plan) return refused(plan.error());
+  if (!plan) return refused_record(policy, plan.error());
   print_plan_texts(*plan, options.policy.empty());
   const auto planned = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begun);
   Record record = launch(*plan, policy, *host, events);

@@ -4,9 +4,7 @@
 #include <malloc.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,7 +12,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <deque>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -23,10 +20,9 @@
 #include "launcher/compile.hpp"
 #include "launcher/failure.hpp"
 #include "launcher/launch.hpp"
-#include "launcher/service/channel.hpp"
 #include "launcher/service/further_command.hpp"
 #include "launcher/service/process_tree.hpp"
-#include "launcher/service/session_message.hpp"
+#include "launcher/service/session_channel.hpp"
 #include "launcher/sys/proc.hpp"
 #include "launcher/sys/raw.hpp"
 
@@ -36,6 +32,7 @@ namespace {
 using launcher::Attendant;
 using launcher::BackEnd;
 using launcher::Cause;
+using launcher::Ending;
 using launcher::Heard;
 using launcher::Message;
 using launcher::MessageKind;
@@ -47,8 +44,6 @@ using sys::UniqueFd;
 using Clock = Attendant::Clock;
 using Json = nlohmann::ordered_json;
 
-/// Words for a client that does not read; with more than that unread, the sandbox is ended.
-constexpr std::size_t kMostUnsent = 4096;
 constexpr milliseconds kSendAgain{20};
 
 /// A command's keeper that has not told its end so long after it was killed is killed itself.
@@ -62,10 +57,6 @@ constexpr std::chrono::seconds kTidyAfter{1};
 
 /// Numbers of kConnect are told from those of processes by this bit.
 constexpr std::uint32_t kConnection = 0x80000000;
-
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 /// A further command, from the request until nothing of it is left.
 struct Process {
@@ -81,55 +72,32 @@ struct Process {
   std::optional<Clock::time_point> keeper_deadline;  ///< It was killed.
   std::optional<Cause> wanted;                       ///< Why it was killed.
   Clock::time_point begun = Clock::now();
-  bool ended = false;  ///< Only what it has left behind runs.
+  bool filtered = false;  ///< A system call filter is among its steps.
+  bool ended = false;     ///< Only what it has left behind runs.
 };
 
 class Monitor final : public Attendant {
  public:
   Monitor(const SessionOrder& order, const launcher::Host& host, UniqueFd socket)
-      : socket_(std::move(socket)), further_(order.policy, host) {
+      : channel_(std::move(socket)), further_(order.policy, host) {
     stands_by_ = order.command.stands_by;
-    fcntl(socket_.get(), F_SETFL, fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
   }
 
   void begin(const launcher::RunningSandbox& sandbox) override {
     sandbox_ = sandbox;
-    Json event{{"event", "started"}, {"pid", sandbox.init}};
-    event["back_end"] = launcher::back_end_name(sandbox.back_end);
-    event["degraded"] = Json::array();
-    for (const launcher::Degraded& item : sandbox.degraded)
-      event["degraded"].push_back({{"control", item.control}, {"what", item.what}});
-    event["policy_digest"] = further_.policy().digest;
-    event["plan_us"] = plan_time.count();
-    event["setup_us"] = sandbox.setup_time.count();
-    send(dump(event), {});
+    channel_.started({sandbox.init, launcher::back_end_name(sandbox.back_end), sandbox.degraded,
+                      further_.policy().digest, plan_time, sandbox.setup_time});
     tidy_at_ = Clock::now() + kTidyAfter;
   }
 
-  [[nodiscard]] int descriptor() const override { return socket_.get(); }
+  [[nodiscard]] int descriptor() const override { return channel_.descriptor(); }
 
   void serve() override {
     tidy_at_ = Clock::now() + kTidyAfter;
-    for (;;) {
-      Received received = receive(socket_.get(), kLargestMessage);
-      if (received.kind == Received::Kind::kNothing) return;
-      if (received.kind != Received::Kind::kMessage) return end_by("owner_gone");
-      const auto request = read_session_request(received.text);
-      if (!request) {
-        if (!request.error().id) return end_by("owner_gone");
-        decline(*request.error().id, request.error().fault);
-        continue;
-      }
-      const std::uint64_t id = request->id;
-      if (received.lost_descriptors ||
-          received.descriptors.size() != descriptors_of(request->demand))
-        decline(id, {Code::kInvalid, "expected " + std::to_string(descriptors_of(request->demand)) +
-                                         " descriptors beside the message"});
-      else
-        std::visit([&](const auto& demand) { act(id, demand, received.descriptors); },
-                   request->demand);
-      if (ended_by_ != nullptr) return;
-    }
+    channel_.serve([this](std::uint64_t id, const auto& demand, Descriptors& beside) {
+      act(id, demand, beside);
+      return !ending_;
+    });
   }
 
   void hear(Heard heard) override {
@@ -154,10 +122,7 @@ class Monitor final : public Attendant {
         return failed(found, heard.message);
       case MessageKind::kStopped:
       case MessageKind::kContinued:
-        return send(
-            dump({{"event", heard.message.kind == MessageKind::kStopped ? "stopped" : "continued"},
-                  {"process", number}}),
-            {});
+        return tell(heard.message.kind == MessageKind::kStopped ? "stopped" : "continued", number);
       case MessageKind::kEnded:
         return ended(number, process, heard.message);
       case MessageKind::kKeeperEnded:
@@ -191,12 +156,12 @@ class Monitor final : public Attendant {
     }
     sooner(tidy_at_);
     if (orphans_) sooner(Clock::now());
-    if (!unsent_.empty()) sooner(Clock::now() + kSendAgain);
+    if (channel_.waits()) sooner(Clock::now() + kSendAgain);
     return first;
   }
 
   void work() override {
-    flush();
+    channel_.flush();
     clean_up();
     const Clock::time_point now = Clock::now();
     if (tidy_at_ && now >= *tidy_at_) {
@@ -213,75 +178,34 @@ class Monitor final : public Attendant {
     }
   }
 
-  [[nodiscard]] const char* ended_by() const override { return ended_by_; }
-
-  /// The last word. The client has so long to take it.
-  void over(const Record& record) {
-    const timeval patience{5, 0};
-    setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    const int flags = fcntl(socket_.get(), F_GETFL);
-    fcntl(socket_.get(), F_SETFL, flags & ~O_NONBLOCK);
-    unsent_.push_back({R"({"event":"over","record":)" + record.json() + "}", {}});
-    for (const Unsent& word : unsent_)
-      if (::send(socket_.get(), word.text.data(), word.text.size(), MSG_NOSIGNAL) < 0) return;
+  [[nodiscard]] std::optional<Ending> ending() const override {
+    if (!ending_ && channel_.lost()) return Ending{Cause::kKilled, "owner_gone"};
+    return ending_;
   }
+
+  /// Of a process that a key or a signal has stopped, or that goes on.
+  void tell(const char* event, std::uint32_t process) { channel_.told(event, process); }
+
+  void over(const Record& record) { channel_.over(record); }
 
   microseconds plan_time{0};
 
  private:
-  struct Unsent {
-    std::string text;
-    std::vector<UniqueFd> beside;
-  };
   using Processes = std::map<std::uint32_t, Process>;
-  using Descriptors = std::vector<UniqueFd>;
 
-  // --- to the client ---------------------------------------------------------------------------
+  void answer(std::uint64_t id, const Json& ok, Descriptors beside = {}) {
+    channel_.answer(id, ok, std::move(beside));
+  }
+  void decline(std::uint64_t id, const Fault& fault) { channel_.decline(id, fault); }
 
-  void send(std::string text, std::vector<UniqueFd> beside) {
-    unsent_.push_back({std::move(text), std::move(beside)});
-    flush();
-    if (unsent_.size() > kMostUnsent) end_by("owner_gone");
-  }
-
-  void flush() {
-    while (!unsent_.empty()) {
-      std::vector<int> beside;
-      for (const UniqueFd& fd : unsent_.front().beside) beside.push_back(fd.get());
-      const int error = send_message(socket_.get(), unsent_.front().text, beside);
-      if (error == EAGAIN) return;
-      if (error != 0) return end_by("owner_gone");
-      unsent_.pop_front();
-    }
-  }
-
-  void decline(std::uint64_t id, const Fault& fault) {
-    send(answer_text(id, error_body(fault)), {});
-  }
-  void answer(std::uint64_t id, const Json& ok, std::vector<UniqueFd> beside = {}) {
-    send(answer_text(id, dump({{"ok", ok}})), std::move(beside));
-  }
-  void not_started(std::uint64_t id, const SetupFailure& failure, int exit_code) {
-    Json error{{"code", "sandbox"}, {"message", failure.reason}, {"exit_code", exit_code}};
-    error["setup"] = Json::parse(launcher::setup_text(failure));
-    send(answer_text(id, dump({{"error", std::move(error)}})), {});
-  }
-
-  void end_by(const char* whom) {
-    if (ended_by_ == nullptr) ended_by_ = whom;
+  void end(Cause cause, const char* by) {
+    if (!ending_) ending_ = Ending{cause, by};
   }
 
   // --- what it asks for ------------------------------------------------------------------------
 
   void act(std::uint64_t id, const Exec& exec, Descriptors& streams) {
-    if (exec.process <= last_process_)
-      return decline(id, {Code::kExists, "process: expected a number above " +
-                                             std::to_string(last_process_) + ", the last one"});
-    for (const UniqueFd& stream : streams) {
-      struct stat about {};
-      if (fstat(stream.get(), &about) == 0 && S_ISDIR(about.st_mode))
-        return decline(id, {Code::kRefused, "a stream is a directory, a door to the host's files"});
-    }
+    if (const auto wrong = check_exec(exec, last_process_, streams)) return decline(id, *wrong);
     launcher::FurtherCommand further;
     further.command.argv = exec.argv;
     further.command.directory = exec.directory;
@@ -289,13 +213,17 @@ class Monitor final : public Attendant {
     further.terminal = exec.terminal;
     Result<launcher::Plan> plan = further_.plan(further);
     if (!plan)
-      return not_started(id, launcher::describe_refusal(plan.error(), further_.policy()), 125);
+      return channel_.not_started(id, launcher::describe_refusal(plan.error(), further_.policy()),
+                                  125);
     if (const int error = order(exec.process, *plan, streams); error != 0)
       return decline(id, {error == EAGAIN ? Code::kBusy : Code::kSystem,
                           "could not ask init for the command", error});
     last_process_ = exec.process;
     Process& process = processes_[exec.process];
     process.request = id;
+    process.filtered = std::any_of(plan->steps.begin(), plan->steps.end(), [](const auto& step) {
+      return std::holds_alternative<launcher::InstallFilter>(step.action);
+    });
     process.plan = *std::move(plan);
     process.deadline = Clock::now() + kStartDeadline;
     if (exec.wall_time_ms) process.wall_time = milliseconds(*exec.wall_time_ms);
@@ -360,12 +288,16 @@ class Monitor final : public Attendant {
       if (stands_by_)
         return decline(id, {Code::kNotFound, "the sandbox has no command of its own"});
       answer(id, Json{{"gone", false}});
-      return end_by(end.output ? "output" : "client");
+      return end_all(end.output);
     }
     const auto found = processes_.find(end.process);
     const bool gone = found == processes_.end();
     if (!gone) kill_tree(found->second, end.output ? Cause::kOutput : Cause::kKilled);
     answer(id, Json{{"gone", gone || found->second.ended}});
+  }
+
+  void end_all(bool for_output) {
+    end(for_output ? Cause::kOutput : Cause::kKilled, for_output ? nullptr : "client");
   }
 
   void act(std::uint64_t id, const Resize& resize, Descriptors&) {
@@ -396,7 +328,7 @@ class Monitor final : public Attendant {
     constexpr std::array<const char*, 7> kBy = {"client", "operator",   "drain",         "expired",
                                                 "idle",   "owner_gone", "workspace_gone"};
     for (const char* by : kBy)
-      if (kill.by == by) end_by(by);
+      if (kill.by == by) end(Cause::kKilled, by);
   }
 
   // --- what init and keepers say ---------------------------------------------------------------
@@ -407,7 +339,7 @@ class Monitor final : public Attendant {
     const std::uint64_t id = found->second;
     connections_.erase(found);
     if (heard.message.kind == MessageKind::kConnected && heard.beside[0].valid()) {
-      std::vector<UniqueFd> beside;
+      Descriptors beside;
       beside.push_back(std::move(heard.beside[0]));
       return answer(id, Json::object(), std::move(beside));
     }
@@ -421,7 +353,7 @@ class Monitor final : public Attendant {
     process.begun = Clock::now();
     process.deadline.reset();
     if (process.wall_time) process.deadline = process.begun + *process.wall_time;
-    std::vector<UniqueFd> beside;
+    Descriptors beside;
     if (process.terminal.valid()) {
       process.terminal_kept = UniqueFd(fcntl(process.terminal.get(), F_DUPFD_CLOEXEC, 3));
       beside.push_back(std::move(process.terminal));
@@ -444,26 +376,17 @@ class Monitor final : public Attendant {
     } else if (message.error > 0) {
       failure.error = launcher::errno_name(message.error);
     }
-    if (process.request != 0) not_started(process.request, failure, exit_code);
+    if (process.request != 0) channel_.not_started(process.request, failure, exit_code);
     process.request = 0;
     process.ended = true;
   }
 
   void ended(std::uint32_t number, Process& process, const Message& message) {
     Record record = record_of(process);
-    record.usage.user = microseconds(message.user_us);
-    record.usage.system = microseconds(message.system_us);
-    record.usage.max_rss_of_one_process_kib = message.max_rss_kib;
-    if (WIFEXITED(message.status)) {
-      record.cause = Cause::kExited;
-      record.exit_code = WEXITSTATUS(message.status);
-    } else {
-      record.signal = WTERMSIG(message.status);
-      record.cause =
-          launcher::cause_of_signal(*record.signal, record.usage.user + record.usage.system,
-                                    further_.policy().limits, filtered())
-              .value_or(Cause::kSignaled);
-    }
+    note_end(record,
+             {message.status, microseconds(message.user_us), microseconds(message.system_us),
+              message.max_rss_kib},
+             further_.policy().limits, process.filtered);
     tell_end(number, process, std::move(record));
   }
 
@@ -477,7 +400,7 @@ class Monitor final : public Attendant {
       SetupFailure failure;
       failure.reason =
           "the command's keeper ended before it could tell that the command had started";
-      not_started(std::exchange(process.request, 0), failure, 125);
+      channel_.not_started(std::exchange(process.request, 0), failure, 125);
       return;
     }
     tell_end(number, process, std::move(record));
@@ -493,24 +416,11 @@ class Monitor final : public Attendant {
     return record;
   }
 
-  [[nodiscard]] bool filtered() const {
-    return further_.policy().syscalls.base != policy::SyscallBase::kNone;
-  }
-
   void tell_end(std::uint32_t number, Process& process, Record record) {
     process.ended = true;
     process.deadline.reset();
-    // Whether it ended by itself just then cannot be told from having been killed for it.
-    if (process.wanted && (record.signal || record.cause == Cause::kLost)) {
-      record.cause = *process.wanted;
-      if (record.cause == Cause::kKilled)
-        record.killed_by = "client";
-      else
-        record.limits.emplace_back(launcher::cause_name(record.cause));
-    }
-    send(R"({"event":"ended","process":)" + std::to_string(number) + R"(,"record":)" +
-             record.json() + "}",
-         {});
+    note_wanted(record, process.wanted);
+    channel_.ended(number, record);
   }
 
   // --- ends ------------------------------------------------------------------------------------
@@ -538,7 +448,7 @@ class Monitor final : public Attendant {
     launcher::kill_orphans(sandbox_.init, keepers, stands_by_ ? 0 : kOwnCommand);
   }
 
-  UniqueFd socket_;
+  SessionChannel channel_;
   launcher::FurtherCommands further_;
   launcher::RunningSandbox sandbox_;
   bool stands_by_ = false;
@@ -546,21 +456,10 @@ class Monitor final : public Attendant {
   std::map<std::uint32_t, std::uint64_t> connections_;
   std::uint32_t last_process_ = 0;
   std::uint32_t last_connection_ = 0;
-  std::deque<Unsent> unsent_;
   std::optional<Clock::time_point> tidy_at_;
   bool orphans_ = false;  ///< A keeper has died before its command's processes.
-  const char* ended_by_ = nullptr;
+  std::optional<Ending> ending_;
 };
-
-Record refused(const policy::Policy& policy, const Error& error) {
-  Record record;
-  record.cause = Cause::kSetup;
-  record.exit_code = 125;
-  record.policy_name = policy.name;
-  record.policy_digest = policy.digest;
-  record.setup = launcher::describe_refusal(error, policy);
-  return record;
-}
 
 }  // namespace
 
@@ -570,11 +469,16 @@ void serve_session(const SessionOrder& order, UniqueFd socket) {
   if (host && order.terminal) host->terminal_size = order.terminal;
   const launcher::Host none;
   Monitor monitor(order, host ? *host : none, std::move(socket));
-  if (!host) return monitor.over(refused(order.policy, host.error()));
+  if (!host) return monitor.over(launcher::refused_record(order.policy, host.error()));
   const Result<launcher::Plan> plan = launcher::build_plan(order.policy, *host, order.command);
-  if (!plan) return monitor.over(refused(order.policy, plan.error()));
+  if (!plan) return monitor.over(launcher::refused_record(order.policy, plan.error()));
   monitor.plan_time = std::chrono::duration_cast<microseconds>(Clock::now() - begun);
-  Record record = launcher::launch(*plan, order.policy, *host, {}, &monitor);
+  const launcher::Events events{
+      .started = {},
+      .stopped = [&monitor](int) { monitor.tell("stopped", 0); },
+      .continued = [&monitor] { monitor.tell("continued", 0); },
+  };
+  Record record = launcher::launch(*plan, order.policy, *host, events, &monitor);
   record.plan_time = monitor.plan_time;
   monitor.over(record);
 }

@@ -1,11 +1,9 @@
 #include "launcher/service/unsandboxed.hpp"
 
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +11,6 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
-#include <deque>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -24,10 +21,9 @@
 #include "launcher/failure.hpp"
 #include "launcher/record.hpp"
 #include "launcher/service/bare_command.hpp"
-#include "launcher/service/channel.hpp"
 #include "launcher/service/further_command.hpp"
 #include "launcher/service/process_tree.hpp"
-#include "launcher/service/session_message.hpp"
+#include "launcher/service/session_channel.hpp"
 
 namespace belljar::service {
 namespace {
@@ -39,14 +35,6 @@ using std::chrono::milliseconds;
 using sys::UniqueFd;
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
-using Descriptors = std::vector<UniqueFd>;
-
-/// Words for a client that does not read; with more than that unread, the session is ended.
-constexpr std::size_t kMostUnsent = 4096;
-
-std::string dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
 
 /// What the policy has and nobody holds to.
 std::vector<launcher::Degraded> not_held(const policy::Limits& limits) {
@@ -84,8 +72,7 @@ class Unsandboxed {
         uid_(uid),
         host_(std::move(host)),
         further_(order.policy, host_),
-        socket_(std::move(socket)) {
-    fcntl(socket_.get(), F_SETFL, fcntl(socket_.get(), F_GETFL) | O_NONBLOCK);
+        channel_(std::move(socket)) {
     // What a keeper leaves when it is killed comes here.
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
   }
@@ -94,44 +81,14 @@ class Unsandboxed {
     if (begin())
       while (!over_) turn();
     kill_all();
-    if (over_->cause == Cause::kLost) return;  // There is nobody to tell.
-    const timeval patience{5, 0};
-    setsockopt(socket_.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-    fcntl(socket_.get(), F_SETFL, fcntl(socket_.get(), F_GETFL) & ~O_NONBLOCK);
-    unsent_.push_back({R"({"event":"over","record":)" + over_->json() + "}", {}});
-    for (const Unsent& word : unsent_)
-      if (::send(socket_.get(), word.text.data(), word.text.size(), MSG_NOSIGNAL) < 0) return;
+    if (over_->cause != Cause::kLost) channel_.over(*over_);  // Otherwise there is nobody to tell.
   }
 
  private:
-  struct Unsent {
-    std::string text;
-    Descriptors beside;
-  };
-
-  // --- to the client ---------------------------------------------------------------------------
-
-  void send(std::string text, Descriptors beside = {}) {
-    unsent_.push_back({std::move(text), std::move(beside)});
-    flush();
-    if (unsent_.size() > kMostUnsent) give_up();
-  }
-
-  void flush() {
-    while (!unsent_.empty()) {
-      std::vector<int> beside;
-      for (const UniqueFd& fd : unsent_.front().beside) beside.push_back(fd.get());
-      const int error = send_message(socket_.get(), unsent_.front().text, beside);
-      if (error == EAGAIN) return;
-      if (error != 0) return give_up();
-      unsent_.pop_front();
-    }
-  }
-
   void answer(std::uint64_t id, const Json& ok, Descriptors beside = {}) {
-    send(answer_text(id, dump({{"ok", ok}})), std::move(beside));
+    channel_.answer(id, ok, std::move(beside));
   }
-  void decline(std::uint64_t id, const Fault& fault) { send(answer_text(id, error_body(fault))); }
+  void decline(std::uint64_t id, const Fault& fault) { channel_.decline(id, fault); }
 
   [[nodiscard]] Record blank() const {
     Record record;
@@ -146,7 +103,6 @@ class Unsandboxed {
   void finish(Record record) {
     if (!over_) over_ = std::move(record);
   }
-  void give_up() { finish(blank()); }  // Cause kLost.
 
   void refuse_setup(const Error& error, int exit_code) {
     Record record = blank();
@@ -179,14 +135,9 @@ class Unsandboxed {
   }
 
   void tell_start() {
-    Json event{{"event", "started"}, {"pid", getpid()}, {"back_end", "none"}};
-    event["degraded"] = Json::array();
-    for (const launcher::Degraded& item : not_held(order_.policy.limits))
-      event["degraded"].push_back({{"control", item.control}, {"what", item.what}});
-    event["policy_digest"] = order_.policy.digest;
-    event["plan_us"] = 0;
-    event["setup_us"] = std::chrono::duration_cast<microseconds>(Clock::now() - begun_).count();
-    send(dump(event));
+    channel_.started({getpid(), "none", not_held(order_.policy.limits), order_.policy.digest,
+                      microseconds(0),
+                      std::chrono::duration_cast<microseconds>(Clock::now() - begun_)});
   }
 
   std::optional<Error> start(std::uint32_t number, const launcher::FurtherCommand& wanted,
@@ -224,10 +175,7 @@ class Unsandboxed {
     const int code = error == ENOENT ? 127 : error == EACCES ? 126 : 125;
     const Error why{ErrorKind::kSystem, error, "start the command", {}, {}};
     if (number == 0) return refuse_setup(why, code);
-    const launcher::SetupFailure failure = launcher::describe_refusal(why, order_.policy);
-    Json body{{"code", "sandbox"}, {"message", failure.reason}, {"exit_code", code}};
-    body["setup"] = Json::parse(launcher::setup_text(failure));
-    send(answer_text(process.request, dump({{"error", std::move(body)}})));
+    channel_.not_started(process.request, launcher::describe_refusal(why, order_.policy), code);
     process.request = 0;
   }
 
@@ -239,31 +187,15 @@ class Unsandboxed {
 
   void ended(std::uint32_t number, Process& process, const KeepersWord& word) {
     Record record = record_of(process);
-    record.usage.user = microseconds(word.user_us);
-    record.usage.system = microseconds(word.system_us);
-    record.usage.max_rss_of_one_process_kib = word.max_rss_kib;
-    if (WIFEXITED(word.status)) {
-      record.cause = Cause::kExited;
-      record.exit_code = WEXITSTATUS(word.status);
-    } else {
-      record.signal = WTERMSIG(word.status);
-      record.cause =
-          launcher::cause_of_signal(*record.signal, record.usage.user + record.usage.system,
-                                    order_.policy.limits, /*filtered=*/false)
-              .value_or(Cause::kSignaled);
-    }
-    if (process.wanted && record.signal) {
-      record.cause = *process.wanted;
-      if (record.cause == Cause::kKilled)
-        record.killed_by = "client";
-      else
-        record.limits.emplace_back(launcher::cause_name(record.cause));
-    }
+    note_end(
+        record,
+        {word.status, microseconds(word.user_us), microseconds(word.system_us), word.max_rss_kib},
+        order_.policy.limits, /*filtered=*/false);
+    note_wanted(record, process.wanted);
     process.ended = true;
     process.deadline.reset();
     if (number == 0) return finish(std::move(record));
-    send(R"({"event":"ended","process":)" + std::to_string(number) + R"(,"record":)" +
-         record.json() + "}");
+    channel_.ended(number, record);
   }
 
   void kill_tree(Process& process, Cause cause) {
@@ -286,16 +218,9 @@ class Unsandboxed {
   // --- what is asked for -----------------------------------------------------------------------
 
   void act(std::uint64_t id, const Exec& exec, Descriptors& streams) {
-    if (exec.process <= last_)
-      return decline(id, {Code::kExists, "process: expected a number above " +
-                                             std::to_string(last_) + ", the last one"});
+    if (const auto wrong = check_exec(exec, last_, streams)) return decline(id, *wrong);
     if (exec.terminal)
       return decline(id, {Code::kRefused, "without a sandbox there is no terminal of its own"});
-    for (const UniqueFd& stream : streams) {
-      struct stat about {};
-      if (fstat(stream.get(), &about) == 0 && S_ISDIR(about.st_mode))
-        return decline(id, {Code::kRefused, "a stream is a directory, a door to the host's files"});
-    }
     launcher::FurtherCommand further;
     further.command.argv = exec.argv;
     further.command.directory = exec.directory;
@@ -363,23 +288,10 @@ class Unsandboxed {
   }
 
   void serve() {
-    while (!over_) {
-      Received received = receive(socket_.get(), kLargestMessage);
-      if (received.kind == Received::Kind::kNothing) return;
-      if (received.kind != Received::Kind::kMessage) return give_up();
-      const auto request = read_session_request(received.text);
-      if (!request && !request.error().id) return give_up();
-      if (!request) {
-        decline(*request.error().id, request.error().fault);
-        continue;
-      }
-      if (received.lost_descriptors ||
-          received.descriptors.size() != descriptors_of(request->demand))
-        decline(request->id, {Code::kInvalid, "other descriptors belong to the request"});
-      else
-        std::visit([&](const auto& demand) { act(request->id, demand, received.descriptors); },
-                   request->demand);
-    }
+    channel_.serve([this](std::uint64_t id, const auto& demand, Descriptors& beside) {
+      act(id, demand, beside);
+      return !over_;
+    });
   }
 
   [[nodiscard]] int patience_ms() const {
@@ -392,8 +304,8 @@ class Unsandboxed {
   }
 
   void turn() {
-    const auto wanted = static_cast<short>(POLLIN | (unsent_.empty() ? 0 : POLLOUT));
-    std::vector<pollfd> places = {{socket_.get(), wanted, 0}};
+    const auto wanted = static_cast<short>(POLLIN | (channel_.waits() ? POLLOUT : 0));
+    std::vector<pollfd> places = {{channel_.descriptor(), wanted, 0}};
     std::vector<std::uint32_t> numbers = {0};
     for (const auto& [number, process] : processes_) {
       places.push_back({process.command.socket.get(), POLLIN, 0});
@@ -409,8 +321,9 @@ class Unsandboxed {
     const Clock::time_point now = Clock::now();
     for (auto& [number, process] : processes_)
       if (process.deadline && *process.deadline <= now) kill_tree(process, Cause::kWallTime);
-    flush();
+    channel_.flush();
     if (places[0].revents != 0) serve();
+    if (channel_.lost()) finish(blank());  // Cause kLost.
   }
 
   /// Nothing of the command is left, or its keeper was killed.
@@ -421,9 +334,8 @@ class Unsandboxed {
       record.exit_code = 125;
       if (process.request != 0) decline(process.request, {Code::kSystem, "its keeper is gone"});
       if (number == 0) return finish(std::move(record));
-      if (process.request == 0)
-        send(R"({"event":"ended","process":)" + std::to_string(number) + R"(,"record":)" +
-             record.json() + "}");
+      note_wanted(record, process.wanted);
+      if (process.request == 0) channel_.ended(number, record);
     }
     processes_.erase(number);
   }
@@ -433,11 +345,10 @@ class Unsandboxed {
   uid_t uid_;
   const launcher::Host host_;
   launcher::FurtherCommands further_;
-  UniqueFd socket_;
+  SessionChannel channel_;
   Clock::time_point begun_ = Clock::now();
   std::map<std::uint32_t, Process> processes_;
   std::uint32_t last_ = 0;
-  std::deque<Unsent> unsent_;
   std::optional<Record> over_;
 };
 
@@ -445,7 +356,11 @@ class Unsandboxed {
 
 void serve_unsandboxed(const SessionOrder& order, const Pool& pool, uid_t uid, UniqueFd socket) {
   Result<launcher::Host> host = launcher::observe_host(order.policy);
-  if (!host) return;
+  if (!host) {
+    Record record = launcher::refused_record(order.policy, host.error());
+    record.sandboxed = false;
+    return SessionChannel(std::move(socket)).over(record);
+  }
   Unsandboxed(order, pool, uid, *std::move(host), std::move(socket)).run();
 }
 

@@ -17,6 +17,7 @@
 #include "launcher/service/helper_process.hpp"
 #include "launcher/service/message.hpp"
 #include "launcher/service/monitor.hpp"
+#include "launcher/service/session_channel.hpp"
 #include "launcher/service/unsandboxed.hpp"
 #include "launcher/sys/raw.hpp"
 
@@ -53,17 +54,12 @@ Record refusal(const Launch& launch, std::string reason, std::string where) {
   return record;
 }
 
-void send_over(int session, const Record& record) {
-  static_cast<void>(
-      send_message(session, "{\"event\":\"over\",\"record\":" + record.json() + "}", {}));
-}
-
 policy::Id number(std::uint32_t id) { return {policy::Id::From::kNumber, id}; }
 
 void serve_launch(const Inherited& inherited, const Launch& launch, UniqueFd session) {
   const ServedPolicy* served = inherited.policies.find(launch.policy);
   if (served == nullptr)
-    return send_over(session.get(), refusal(launch, "there is no such policy", {}));
+    return SessionChannel(std::move(session)).over(refusal(launch, "there is no such policy", {}));
   const policy::Id own{policy::Id::From::kCaller, 0};
   const bool privileged = inherited.pool.privileged;
   auto policy = policy_of_launch(*served, launch, privileged ? number(launch.uid) : own,
@@ -73,7 +69,8 @@ void serve_launch(const Inherited& inherited, const Launch& launch, UniqueFd ses
     std::string reason;
     for (const policy::Diagnostic& wrong : policy.error())
       reason += (reason.empty() ? "" : "\n") + wrong.text();
-    return send_over(session.get(), refusal(launch, reason, policy.error().front().path));
+    return SessionChannel(std::move(session))
+        .over(refusal(launch, reason, policy.error().front().path));
   }
   SessionOrder order;
   order.policy = *std::move(policy);

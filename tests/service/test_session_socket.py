@@ -332,6 +332,28 @@ for listener in (tcp, local):
             record = session.event("over")["record"]
             self.assertEqual((record["cause"], record["by"]), ("killed", by))
 
+    def test_the_end_of_its_own_command_is_the_sandboxs_with_its_cause(self):
+        for cause, told, by, limits in (("killed", "killed", "client", []), ("output", "output", None, ["output"])):
+            session = self.session("sleep", "60")
+            session.ask("end", process=0, cause=cause)
+            record = session.event("over")["record"]
+            self.assertEqual((record["cause"], record.get("by"), record["limits"]), (told, by, limits))
+
+    def test_a_stop_of_its_own_command_is_told_as_any_others(self):
+        session = self.session("/bin/sh", "-c", "trap 'exit 5' USR1; kill -STOP $$; while :; do sleep 0.05; done")
+        session.event("stopped", 0)
+        session.ask("signal", process=0, signal=int(signal.SIGCONT), to="group")
+        session.event("continued", 0)
+        session.ask("signal", process=0, signal=int(signal.SIGUSR1), to="leader")
+        self.assertEqual(session.event("over")["record"]["exit_code"], 5)
+
+    def test_a_command_that_the_filter_kills_is_told_so_whatever_the_filter_is_made_of(self):
+        code = "import ctypes; ctypes.CDLL(None).syscall(250, 0, 0, 0, 0, 0)"  # keyctl
+        for syscalls in ({"rules": {"keyctl": "kill"}}, {"base": "none", "rules": {"keyctl": "kill"}}):
+            with self.subTest(syscalls=syscalls):
+                record, _ = self.session(changes={"syscalls": syscalls}).run("python3", "-c", code)
+                self.assertEqual((record["cause"], record["signal"]), ("syscall", "SIGSYS"))
+
     def test_the_end_of_file_kills_the_sandbox(self):
         session = self.session("sleep", "60")
         init = self.started["pid"]
