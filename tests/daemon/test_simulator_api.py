@@ -5,7 +5,7 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from daemon import TOKEN, TOKEN_HEADER, DaemonTest, as_shipped, new_id
+from daemon import TOKEN, TOKEN_HEADER, DaemonTest, as_shipped, new_id, wait_until
 from harness import callers, main
 
 BAD_TOKENS = (None, "", "wrong", TOKEN[:-1], TOKEN + "0", TOKEN.upper(), "a" * 20000)
@@ -154,7 +154,7 @@ class Refusals(DaemonTest):
         answer = daemon.create()
         self.assertEqual(answer.status, 503, repr(answer))
         self.assertNotIn(b"secret", answer.body)
-        self.assertIn("no-such-secret-source", daemon.log, "the log has it")
+        self.assertTrue(wait_until(lambda: "no-such-secret-source" in daemon.log), "the log has it")
         self.assertEqual(daemon.health()["sessions"], 0, "and the slot is returned")
         self.assertEqual(daemon.workspaces(), [], "and nothing was written")
 

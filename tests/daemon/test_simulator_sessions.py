@@ -278,7 +278,7 @@ class Off(DaemonTest):
     @as_shipped
     def test_off_is_told_with_a_warning_that_says_unsandboxed_and_in_health(self):
         daemon = self.daemon(variables={"AGENT_SIMULATOR_SANDBOX": " OFF "})
-        self.assertIn("UNSANDBOXED", daemon.log)
+        self.assertTrue(wait_until(lambda: "UNSANDBOXED" in daemon.log))
         self.assertEqual(daemon.health()["sandbox"], "off")
 
     @as_shipped

@@ -30,6 +30,14 @@ def memfd(content, seals=ALL_SEALS):
     return fd
 
 
+def alive(pid):
+    """Whether there is such a process that has not ended."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 def body_of(files):
     """The body of `prepare`: {path: bytes, or (bytes, mode), or None for a directory}."""
     header, contents = [], b""

@@ -9,7 +9,7 @@ import socket
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from client import POOL_BASE, Service, ServiceTest
+from client import POOL_BASE, Service, ServiceTest, alive
 from harness import BACK_ENDS, as_root, back_ends, callers, descendants, main, processes, wait_for
 
 POLICY = {"version": 1, "extends": ["builtin:agent@1"], "env": {"set": {"FIXED": "operator", "ANSWER": "${answer}"}},
@@ -225,7 +225,7 @@ class Launch(ServiceTest):
         session = Session(self.service, ["sleep", "60"])
         family = wait_for(lambda: [pid for pid, _, name in descendants(self.service.process.pid) if name == "sleep"], what="the command")
         os.kill(self.service.process.pid, signal.SIGKILL)
-        wait_for(lambda: not any(_alive(pid) for pid in family), what="the command's end")
+        wait_for(lambda: not any(alive(pid) for pid in family), what="the command's end")
         self.service.process.wait()
         while data := session.socket.recv(70000):  # It has had no time for a last word.
             self.assertNotEqual(json.loads(data)["event"], "over")
@@ -243,7 +243,7 @@ class Launch(ServiceTest):
         command = wait_for(lambda: [pid for pid, _, name in descendants(self.service.process.pid) if name == "sleep"], what="the command")
         os.kill(self.zygote(), signal.SIGKILL)
         self.assertEqual(self.service.process.wait(20), 0)
-        self.assertFalse(any(_alive(pid) for pid in command))
+        self.assertFalse(any(alive(pid) for pid in command))
 
     def zygote(self):
         """The service's first child."""
@@ -438,13 +438,6 @@ class Selftest(ServiceTest):
     def test_it_is_run_afresh(self):
         service = self.start_service()
         self.assertEqual(service.ask("selftest"), {"ok": True, "missing": [], "sandbox": "auto"})
-
-
-def _alive(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 if __name__ == "__main__":

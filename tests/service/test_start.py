@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from client import POOL_BASE, POOL_SIZE, Service, ServiceTest
+from client import POOL_BASE, POOL_SIZE, Service, ServiceTest, alive
 from harness import BELLJAR, as_root, callers, descendants, environment, main, wait_for
 
 
@@ -192,17 +192,10 @@ class End(ServiceTest):
         helpers = wait_for(lambda: descendants(service.process.pid), what="a helper")
         service.process.kill()
         service.process.wait()
-        wait_for(lambda: not any(os.path.exists(f"/proc/{pid}/exe") and _alive(pid) for pid, _, _ in helpers),
+        wait_for(lambda: not any(os.path.exists(f"/proc/{pid}/exe") and alive(pid) for pid, _, _ in helpers),
                  what="the helpers' end")
         os.close(read)
         os.close(write)
-
-
-def _alive(pid):
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 if __name__ == "__main__":
