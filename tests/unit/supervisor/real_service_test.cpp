@@ -73,7 +73,11 @@ class Real {
     for (std::string& word : command) argv.push_back(word.data());
     argv.push_back(nullptr);
     // Words to the suite, which the service would refuse as settings that it does not know.
-    for (const char* name : {"BELLJAR_MUST_WORK", "BELLJAR_BUILD"}) ::unsetenv(name);
+    std::vector<std::string> words_to_suite;
+    for (char** entry = environ; *entry != nullptr; ++entry)
+      if (const std::string_view text = *entry; text.starts_with("BELLJAR_"))
+        words_to_suite.emplace_back(text.substr(0, text.find('=')));
+    for (const std::string& name : words_to_suite) ::unsetenv(name.c_str());
     REQUIRE(::posix_spawn(&service, argv[0], nullptr, nullptr, argv.data(), environ) == 0);
     theirs.reset();
     auto started = run(Supervisor::start(loop, std::move(ours), Config(), steady_clock(loop)));
