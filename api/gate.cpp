@@ -19,12 +19,20 @@ std::string_view token_of(const Request& head, bool simulator) {
 
 }  // namespace
 
+Response Gate::turn_away(Request& head, int status, std::string_view code,
+                         std::string_view why) const {
+  if (simulator_ != nullptr && !is_v1(head)) return simulator_error(status, why);
+  return problem_response(head, Problem(status, std::string(code), std::string(why)));
+}
+
 std::optional<Response> Gate::authenticate(Request& head) const {
+  if (is_v1(head) && v1_->open(head)) return std::nullopt;
   if (head.peer.local) {  // The socket's mode has let only the right ones in.
     head.client = head.peer.address;
     return std::nullopt;
   }
-  if (tokens_.empty()) return simulator_error(503, "The service has no token configured");
+  if (tokens_.empty())
+    return turn_away(head, 503, "no_token", "The service has no token configured");
   const bool simulator = simulator_ != nullptr && SimulatorFace::owns(head);
   const std::string_view token = token_of(head, simulator);
   const auto client = tokens_.client_of(token);
@@ -32,15 +40,15 @@ std::optional<Response> Gate::authenticate(Request& head) const {
     head.client = *client;
     return std::nullopt;
   }
-  Response refused = simulator_error(401, "Missing or wrong token");
+  Response refused = turn_away(head, 401, "unauthorized", "Missing or wrong token");
   refused.headers.add("www-authenticate", "Bearer");
   return refused;
 }
 
 /// Browsers name the page that asks; no page of a browser has business here.
-std::optional<Response> Gate::check_origin(const Request& head) const {
+std::optional<Response> Gate::check_origin(Request& head) const {
   if (!head.upgrade || head.headers.count("origin") == 0) return std::nullopt;
-  return simulator_error(403, "Browser origins are refused");
+  return turn_away(head, 403, "origin", "Browser origins are refused");
 }
 
 Verdict Gate::judge(Request& head) {
@@ -49,24 +57,26 @@ Verdict Gate::judge(Request& head) {
   if (!verdict.refuse) verdict.refuse = check_origin(head);
   if (!verdict.refuse) return route(head);
   // Clients of the simulator know a refused upgrade by this status and nothing else.
-  if (head.upgrade) verdict.refuse = Response{403, {}, {}, {}};
+  if (head.upgrade && simulator_ != nullptr && !is_v1(head))
+    verdict.refuse = Response{403, {}, {}, {}};
   return verdict;
 }
 
-Verdict Gate::route(const Request& head) {
+Verdict Gate::route(Request& head) {
   Verdict verdict;
   if (metrics_ && head.method == "GET" && head.path == std::vector<std::string>{"metrics"}) {
     verdict.refuse = Response{200, metrics_(), "text/plain; version=0.0.4", {}};
     return verdict;
   }
+  if (is_v1(head)) return v1_->route(head);
   if (simulator_ != nullptr) return simulator_->route(head);
-  verdict.refuse = simulator_error(404, "Not Found");
+  verdict.refuse = turn_away(head, 404, "not_found", "Not Found");
   return verdict;
 }
 
 Response Gate::refusal(const Refusal& why) {
-  Response response = simulator_error(why.status, why.why);
-  return response;
+  Request unread;
+  return turn_away(unread, why.status, "malformed", why.why);
 }
 
 }  // namespace belljar::api

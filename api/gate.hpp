@@ -9,6 +9,7 @@
 #include "api/http/server.hpp"
 #include "api/simulator/face.hpp"
 #include "api/tokens.hpp"
+#include "api/v1/face.hpp"
 
 namespace belljar::api {
 
@@ -22,6 +23,7 @@ class Gate final : public Handler {
 
   void set_tokens(Tokens tokens) { tokens_ = std::move(tokens); }
   void set_simulator(SimulatorFace* face) { simulator_ = face; }
+  void set_v1(V1Face* face) { v1_ = face; }
   /// GET /metrics, with the credentials of either face.
   void set_metrics(std::function<std::string()> metrics) { metrics_ = std::move(metrics); }
 
@@ -34,12 +36,17 @@ class Gate final : public Handler {
  private:
   /// Nothing when `head` may go on; its client is set then.
   [[nodiscard]] std::optional<Response> authenticate(Request& head) const;
-  [[nodiscard]] std::optional<Response> check_origin(const Request& head) const;
-  [[nodiscard]] Verdict route(const Request& head);
+  [[nodiscard]] std::optional<Response> check_origin(Request& head) const;
+  [[nodiscard]] Verdict route(Request& head);
+  /// In the words of the face that `head` is for.
+  [[nodiscard]] Response turn_away(Request& head, int status, std::string_view code,
+                                   std::string_view why) const;
+  [[nodiscard]] bool is_v1(const Request& head) const { return v1_ != nullptr && v1_->owns(head); }
 
   Tokens tokens_;
   Listener listener_;
   SimulatorFace* simulator_ = nullptr;
+  V1Face* v1_ = nullptr;
   std::function<std::string()> metrics_;
 };
 

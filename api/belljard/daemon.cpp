@@ -105,6 +105,7 @@ class Daemon {
   Awaitable<void> report_self_test();
   Awaitable<void> read_signals();
   bool offer_simulator();
+  void offer_v1();
   void reload_tokens();
   void told(const Request& request, int status, std::chrono::microseconds took);
 
@@ -119,6 +120,7 @@ class Daemon {
   std::shared_ptr<Supervisor> supervisor_;
   std::shared_ptr<SelfTestCache> self_test_;
   std::unique_ptr<SimulatorFace> simulator_;
+  std::unique_ptr<V1Face> v1_;
   bool draining_ = false;
   int status_ = 0;
 };
@@ -144,6 +146,7 @@ Awaitable<void> Daemon::begin() {
       [this](const supervisor::Event& event) { audit_.add(event, *supervisor_); });
   self_test_ = std::make_shared<SelfTestCache>(supervisor_);
   if (!offer_simulator()) co_return finish(1);
+  offer_v1();
   gate_.set_metrics(
       [this] { return metrics_.text(*supervisor_, server_.connections(), audit_.lost()); });
   for (UniqueFd& listener : inheritance_.listeners) server_.serve(std::move(listener));
@@ -176,6 +179,17 @@ bool Daemon::offer_simulator() {
   simulator_ = std::make_unique<SimulatorFace>(supervisor_, self_test_, std::move(options));
   gate_.set_simulator(simulator_.get());
   return true;
+}
+
+/// A simulator's token is for its face alone: its clients get more only where the operator says
+/// what else is to be listened on.
+void Daemon::offer_v1() {
+  if (settings().simulator && settings().listen.empty()) return;
+  V1Options options;
+  options.settings = session_settings(settings());
+  options.environment = agent_environment(own_environment());
+  v1_ = std::make_unique<V1Face>(supervisor_, self_test_, std::move(options));
+  gate_.set_v1(v1_.get());
 }
 
 Awaitable<void> Daemon::read_signals() {

@@ -59,6 +59,10 @@ std::string_view reason_phrase(int status) {
       return "Accepted";
     case 204:
       return "No Content";
+    case 206:
+      return "Partial Content";
+    case 304:
+      return "Not Modified";
     case 307:
       return "Temporary Redirect";
     case 400:
@@ -71,6 +75,8 @@ std::string_view reason_phrase(int status) {
       return "Not Found";
     case 405:
       return "Method Not Allowed";
+    case 406:
+      return "Not Acceptable";
     case 408:
       return "Request Timeout";
     case 409:
@@ -83,10 +89,16 @@ std::string_view reason_phrase(int status) {
       return "URI Too Long";
     case 415:
       return "Unsupported Media Type";
+    case 416:
+      return "Range Not Satisfiable";
     case 417:
       return "Expectation Failed";
+    case 421:
+      return "Misdirected Request";
     case 422:
       return "Unprocessable Entity";
+    case 426:
+      return "Upgrade Required";
     case 429:
       return "Too Many Requests";
     case 431:
@@ -108,18 +120,25 @@ std::string_view reason_phrase(int status) {
   }
 }
 
-std::string serialise(const Response& response, bool keep_alive, bool head_only) {
+std::string serialise_head(const Response& response, bool keep_alive,
+                           std::optional<std::uint64_t> length) {
   std::string text = "HTTP/1.1 " + std::to_string(response.status) + ' ';
   text += reason_phrase(response.status);
   text += "\r\n";
   // RFC 9110, 8.6: no length where there can be no body.
-  if (response.status != 204) {
-    if (!response.body.empty()) text += "content-type: " + response.content_type + "\r\n";
-    text += "content-length: " + std::to_string(response.body.size()) + "\r\n";
+  if (response.status != 204 && response.status != 304) {
+    if (length != 0) text += "content-type: " + response.content_type + "\r\n";
+    text += length ? "content-length: " + std::to_string(*length) + "\r\n"
+                   : "transfer-encoding: chunked\r\n";
   }
   for (const auto& [name, value] : response.headers.all()) text += name + ": " + value + "\r\n";
   text += keep_alive ? "\r\n" : "connection: close\r\n\r\n";
-  if (!head_only && response.status != 204) text += response.body;
+  return text;
+}
+
+std::string serialise(const Response& response, bool keep_alive, bool head_only) {
+  std::string text = serialise_head(response, keep_alive, response.body.size());
+  if (!head_only && response.status != 204 && response.status != 304) text += response.body;
   return text;
 }
 
@@ -142,6 +161,12 @@ bool split_target(std::string_view target, Request& request) {
     from = to + 1;
   }
   return true;
+}
+
+std::optional<std::string> query_decoded(std::string_view text) {
+  std::string plain(text);
+  std::replace(plain.begin(), plain.end(), '+', ' ');
+  return percent_decoded(plain);
 }
 
 bool same_name(std::string_view one, std::string_view other) {

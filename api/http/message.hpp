@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -44,6 +45,7 @@ struct Request {
   std::vector<std::string> path;
   bool trailing_slash = false;  ///< Of a path that is more than "/".
   std::string query;
+  std::vector<std::string> captured;  ///< What the parts in braces of an operation's path are.
   Headers headers;
   std::string body;
   Peer peer;
@@ -64,11 +66,18 @@ struct Response {
 /// "Too Many Requests"
 [[nodiscard]] std::string_view reason_phrase(int status);
 
+/// The head of an answer whose body comes after it: of so many bytes, or in chunks.
+[[nodiscard]] std::string serialise_head(const Response& response, bool keep_alive,
+                                         std::optional<std::uint64_t> length);
+
 /// The answer as bytes. A HEAD's has no body, only its length.
 [[nodiscard]] std::string serialise(const Response& response, bool keep_alive, bool head_only);
 
 /// Splits and decodes the path of a target. False when it has a broken escape or a NUL.
 [[nodiscard]] bool split_target(std::string_view target, Request& request);
+
+/// Percent-decoded, with "+" for a blank; nothing when an escape is broken or stands for NUL.
+[[nodiscard]] std::optional<std::string> query_decoded(std::string_view text);
 
 /// Whether two names of fields, or values that compare so, are the same.
 [[nodiscard]] bool same_name(std::string_view one, std::string_view other);

@@ -101,6 +101,11 @@ RequestReader::State RequestReader::accept_body(std::size_t limit) {
   return state_ = State::kBody;
 }
 
+std::string RequestReader::take_body() {
+  return state_ == State::kDone ? std::exchange(request_.body, {})
+                                : std::exchange(parser_->http.get().body(), {});
+}
+
 RequestReader::State RequestReader::feed_body(std::string& buffer) {
   while (!buffer.empty()) {
     boost::beast::error_code error;
@@ -115,7 +120,7 @@ RequestReader::State RequestReader::feed_body(std::string& buffer) {
     if (error == http::error::body_limit) return refuse({413, "the body is too large"});
     if (error) return refuse({400, "a broken body"});
     if (!parser_->http.is_done()) continue;
-    request_.body = std::move(parser_->http.get().body());
+    request_.body = take_body();
     return state_ = State::kDone;
   }
   return state_;

@@ -34,6 +34,9 @@ class RequestReader {
   /// Lets the body come, up to `limit` bytes: a larger Content-Length is refused at once.
   State accept_body(std::size_t limit);
 
+  /// What has come of the body since the last time, for who does not wait for all of it.
+  [[nodiscard]] std::string take_body();
+
   [[nodiscard]] State state() const { return state_; }
   [[nodiscard]] bool begun() const { return begun_; }  ///< Whether any byte of it has come.
   [[nodiscard]] bool has_body() const;

@@ -4,11 +4,13 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/write.hpp>
-#include <list>
+#include <cstdio>
 #include <set>
 
 #include "api/http/request_reader.hpp"
@@ -46,6 +48,8 @@ class Deadline {
     });
   }
   [[nodiscard]] bool passed() const { return state_->passed; }
+  /// What it watched is somebody else's now.
+  void stop() { ++state_->round; }
 
  private:
   struct State {
@@ -116,15 +120,20 @@ class Server::Connection {
 
  private:
   using Reader = RequestReader;
+  class Stream;
   Awaitable<void> run();
   Awaitable<bool> serve_one();
   Awaitable<bool> read_head(Reader& reader);
   Awaitable<bool> read_body(Reader& reader, std::size_t limit);
   Awaitable<bool> receive();
   Awaitable<bool> answer(Reader& reader, const Verdict& verdict);
+  Awaitable<bool> stream(Reader& reader, const Verdict& verdict);
+  Awaitable<void> go_on(const Reader& reader);
   Awaitable<void> upgrade(Reader& reader, const Verdict& verdict);
   Awaitable<bool> refuse(Reader& reader, Refusal why);
   Awaitable<bool> send(Reader& reader, Response response, bool keep);
+  Awaitable<bool> send_bytes(std::string_view text);
+  void told(const Request& request, int status);
   Awaitable<void> discard();
   bool reserve(std::size_t bytes);
 
@@ -167,6 +176,7 @@ Awaitable<bool> Server::Connection::serve_one() {
     co_await upgrade(reader, verdict);
     co_return false;
   }
+  if (verdict.stream) co_return co_await stream(reader, verdict);
   const bool complete = co_await read_body(reader, verdict.body_limit);
   const bool keep = complete && co_await answer(reader, verdict);
   state_->bodies -= std::exchange(reserved_, 0);
@@ -208,6 +218,13 @@ bool Server::Connection::reserve(std::size_t bytes) {
   return true;
 }
 
+/// Asks for a body that waits to be asked for.
+Awaitable<void> Server::Connection::go_on(const Reader& reader) {
+  if (!reader.expects_continue() || !buffer_.empty()) co_return;
+  const std::string text = "HTTP/1.1 100 Continue\r\n\r\n";
+  co_await asio::async_write(socket_, asio::buffer(text), kAsTuple);
+}
+
 /// False when it has been refused, or there is nobody any more.
 Awaitable<bool> Server::Connection::read_body(Reader& reader, std::size_t limit) {
   deadline_.set(state_->options.body);
@@ -216,10 +233,7 @@ Awaitable<bool> Server::Connection::read_body(Reader& reader, std::size_t limit)
       co_await refuse(reader, Refusal(503, "too many bodies at once"));
       co_return false;
     }
-    if (reader.expects_continue() && buffer_.empty()) {
-      const std::string go_on = "HTTP/1.1 100 Continue\r\n\r\n";
-      co_await asio::async_write(socket_, asio::buffer(go_on), kAsTuple);
-    }
+    co_await go_on(reader);
   }
   while (reader.feed(buffer_) == Reader::State::kBody) {
     const bool received = co_await receive();
@@ -245,39 +259,206 @@ Awaitable<void> Server::Connection::upgrade(Reader& reader, const Verdict& verdi
   }
   WebSocketOptions options;
   options.most_message = verdict.most_message;
+  options.protocol = verdict.protocol;
   options.ping = state_->options.ping;
   UniqueFd descriptor(socket_.release());
   const Request& request = reader.request();
   auto socket = co_await WebSocket::accept(std::move(descriptor), request, options);
   if (socket) co_await verdict.upgrade(request, *socket);
-  state_->handler.done(request, 101,
-                       std::chrono::duration_cast<std::chrono::microseconds>(
-                           std::chrono::steady_clock::now() - began_));
+  told(request, 101);
 }
 
 Awaitable<bool> Server::Connection::refuse(Reader& reader, Refusal why) {
   co_return co_await send(reader, state_->handler.refusal(why), false);
 }
 
-Awaitable<bool> Server::Connection::send(Reader& reader, Response response, bool keep) {
-  const Request& request = reader.request();
-  keep = keep && request.keep_alive && !state_->stopping;
-  const std::string text = serialise(response, keep, request.method == "HEAD");
+/// Whether the peer has taken it.
+Awaitable<bool> Server::Connection::send_bytes(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     deadline_.set(state_->options.write);
     const asio::const_buffer slice(text.data() + at, std::min(kSlice, text.size() - at));
     const auto [error, size] = co_await asio::async_write(socket_, slice, kAsTuple);
-    if (error) {
-      keep = false;
-      break;
-    }
+    if (error) co_return false;
     at += size;
   }
-  state_->handler.done(request, response.status,
+  co_return true;
+}
+
+void Server::Connection::told(const Request& request, int status) {
+  state_->handler.done(request, status,
                        std::chrono::duration_cast<std::chrono::microseconds>(
                            std::chrono::steady_clock::now() - began_));
+}
+
+Awaitable<bool> Server::Connection::send(Reader& reader, Response response, bool keep) {
+  const Request& request = reader.request();
+  keep = keep && request.keep_alive && !state_->stopping;
+  const std::string text = serialise(response, keep, request.method == "HEAD");
+  const bool sent = co_await send_bytes(text);
+  keep = keep && sent;
+  told(request, response.status);
   if (!keep) co_await discard();
   co_return keep;
+}
+
+// --- piece by piece
+
+class Server::Connection::Stream final : public Exchange {
+ public:
+  Stream(Connection& connection, Reader& reader)
+      : connection_(connection),
+        reader_(reader),
+        patience_(connection.state_->options.body),
+        keep_(reader.request().keep_alive) {}
+
+  Request& request() override { return reader_.request(); }
+  Awaitable<std::optional<std::string>> read() override;
+  Awaitable<void> answer(Response response) override;
+  Awaitable<bool> begin(Response head, std::optional<std::uint64_t> length) override;
+  Awaitable<bool> write(std::string bytes) override;
+  Awaitable<void> finish() override;
+  [[nodiscard]] bool gone() const override;
+  Raw take(int status) override;
+
+  [[nodiscard]] bool accept_body(std::size_t limit) {
+    return reader_.accept_body(limit) != Reader::State::kRefused;
+  }
+  /// What is left to do once whoever answers has returned; whether the connection goes on.
+  Awaitable<bool> settle();
+
+ private:
+  enum class State { kBefore, kBegun, kDone, kDropped };
+  [[nodiscard]] bool whole() const { return reader_.state() == Reader::State::kDone; }
+  Awaitable<bool> receive();
+
+  Connection& connection_;
+  Reader& reader_;
+  milliseconds patience_;  ///< Left of what the sender may take for his next slice.
+  std::size_t received_ = 0;
+  State state_ = State::kBefore;
+  bool keep_, asked_ = false, chunked_ = false, silent_ = false;
+  int status_ = 0;
+  std::uint64_t left_ = 0;  ///< Of an answer whose length was told.
+};
+
+/// Some more of the connection, within what is left of the sender's time.
+Awaitable<bool> Server::Connection::Stream::receive() {
+  const auto began = std::chrono::steady_clock::now();
+  connection_.deadline_.set(std::max(patience_, milliseconds(1)));
+  const bool came = co_await connection_.receive();
+  patience_ -= std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - began);
+  received_ += connection_.buffer_.size();
+  if (received_ >= kSlice) {
+    received_ = 0;
+    patience_ = connection_.state_->options.body;
+  }
+  co_return came;
+}
+
+Awaitable<std::optional<std::string>> Server::Connection::Stream::read() {
+  if (state_ == State::kDropped) co_return std::nullopt;
+  if (!std::exchange(asked_, true)) co_await connection_.go_on(reader_);
+  for (;;) {
+    const auto state = reader_.feed(connection_.buffer_);
+    if (state == Reader::State::kRefused) {
+      const Refusal why = reader_.refusal();
+      keep_ = false;
+      if (state_ == State::kBefore) co_await answer(connection_.state_->handler.refusal(why));
+      co_return std::nullopt;
+    }
+    if (std::string bytes = reader_.take_body(); !bytes.empty() || whole()) co_return bytes;
+    if (const bool came = co_await receive(); came) continue;
+    keep_ = false;
+    if (connection_.deadline_.passed() && state_ == State::kBefore) {
+      const Refusal late(408, "the request took too long");
+      co_await answer(connection_.state_->handler.refusal(late));
+    }
+    if (state_ == State::kBefore) state_ = State::kDropped;
+    co_return std::nullopt;
+  }
+}
+
+Awaitable<void> Server::Connection::Stream::answer(Response response) {
+  if (state_ != State::kBefore) co_return;
+  state_ = State::kDone;
+  status_ = response.status;
+  keep_ = keep_ && whole() && !connection_.state_->stopping;
+  const std::string text = serialise(response, keep_, request().method == "HEAD");
+  if (!co_await connection_.send_bytes(text)) state_ = State::kDropped;
+}
+
+Awaitable<bool> Server::Connection::Stream::begin(Response head,
+                                                  std::optional<std::uint64_t> length) {
+  if (state_ != State::kBefore) co_return false;
+  state_ = State::kBegun;
+  status_ = head.status;
+  chunked_ = !length;
+  left_ = length.value_or(0);
+  silent_ = request().method == "HEAD";
+  keep_ = keep_ && whole() && !connection_.state_->stopping;
+  const std::string text = serialise_head(head, keep_, length);
+  if (co_await connection_.send_bytes(text)) co_return true;
+  state_ = State::kDropped;
+  co_return false;
+}
+
+Awaitable<bool> Server::Connection::Stream::write(std::string bytes) {
+  if (state_ != State::kBegun) co_return false;
+  if (silent_ || bytes.empty()) co_return true;
+  if (chunked_) {
+    std::array<char, 20> size{};
+    std::snprintf(size.data(), size.size(), "%zx\r\n", bytes.size());
+    bytes.insert(0, size.data());
+    bytes += "\r\n";
+  } else if (bytes.size() > left_) {  // More than was said would be read as the next answer.
+    bytes.resize(left_);
+  }
+  left_ -= std::min<std::uint64_t>(left_, bytes.size());
+  if (co_await connection_.send_bytes(bytes)) co_return true;
+  state_ = State::kDropped;
+  co_return false;
+}
+
+Awaitable<void> Server::Connection::Stream::finish() {
+  if (state_ != State::kBegun) co_return;
+  if (!silent_ && !chunked_ && left_ > 0) {
+    state_ = State::kDropped;
+    co_return;
+  }
+  state_ = State::kDone;
+  if (!silent_ && chunked_ && !co_await connection_.send_bytes("0\r\n\r\n"))
+    state_ = State::kDropped;
+}
+
+bool Server::Connection::Stream::gone() const {
+  pollfd peer{connection_.socket_.native_handle(), POLLRDHUP, 0};
+  return state_ == State::kDropped || poll(&peer, 1, 0) > 0;
+}
+
+Exchange::Raw Server::Connection::Stream::take(int status) {
+  state_ = State::kDropped;
+  status_ = status;
+  connection_.deadline_.stop();
+  return {UniqueFd(connection_.socket_.release()), std::exchange(connection_.buffer_, {})};
+}
+
+Awaitable<bool> Server::Connection::Stream::settle() {
+  if (state_ == State::kBefore) {
+    Response failed = connection_.state_->handler.refusal(Refusal(500, "no answer"));
+    co_await answer(std::move(failed));
+  }
+  connection_.told(request(), status_);
+  if (state_ != State::kDone) co_return false;
+  if (!keep_) co_await connection_.discard();
+  co_return keep_;
+}
+
+Awaitable<bool> Server::Connection::stream(Reader& reader, const Verdict& verdict) {
+  Stream exchange(*this, reader);
+  if (!exchange.accept_body(verdict.body_limit))
+    co_return co_await refuse(reader, reader.refusal());
+  co_await verdict.stream(exchange);
+  co_return co_await exchange.settle();
 }
 
 /// A socket that is closed with bytes unread resets the connection, and the answer is lost.

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "api/http/exchange.hpp"
 #include "api/http/head_check.hpp"
 #include "api/http/message.hpp"
 #include "api/http/websocket.hpp"
@@ -20,14 +21,16 @@ namespace asio = boost::asio;
 template <class T>
 using Awaitable = supervisor::Awaitable<T>;
 
-/// What is to become of a request, decided on its head alone: one of three.
+/// What is to become of a request, decided on its head alone: one of four.
 struct Verdict {
   std::optional<Response>
       refuse;  ///< The body is not read, and the connection ends if there is one.
   std::size_t body_limit = 0;
   std::function<Awaitable<Response>(Request&)> answer;
   std::function<Awaitable<void>(const Request&, WebSocket&)> upgrade;
-  std::size_t most_message = 0;  ///< Of an upgrade, towards us.
+  std::string protocol;  ///< That an upgrade speaks, as one of those that were offered.
+  std::function<Awaitable<void>(Exchange&)> stream;  ///< `body_limit` holds for it too.
+  std::size_t most_message = 0;                      ///< Of an upgrade, towards us.
 };
 
 class Handler {

@@ -84,6 +84,11 @@ Awaitable<std::unique_ptr<WebSocket>> WebSocket::accept(UniqueFd descriptor, con
   head.method(boost::beast::http::verb::get);
   head.target(request.target);
   for (const auto& [name, value] : request.headers.all()) head.insert(name, value);
+  if (!options.protocol.empty())
+    stream->socket.set_option(websocket::stream_base::decorator(
+        [protocol = options.protocol](websocket::response_type& answer) {
+          answer.set(boost::beast::http::field::sec_websocket_protocol, protocol);
+        }));
   const auto [error] = co_await stream->socket.async_accept(head, kAsTuple);
   if (error) co_return nullptr;
   co_return std::unique_ptr<WebSocket>(new WebSocket(std::move(stream)));
@@ -115,11 +120,20 @@ Awaitable<std::optional<WebSocket::Message>> WebSocket::read() {
 }
 
 Awaitable<bool> WebSocket::write(std::string text) {
+  co_return co_await write(std::move(text), false);
+}
+
+Awaitable<bool> WebSocket::write_binary(std::string bytes) {
+  co_return co_await write(std::move(bytes), true);
+}
+
+Awaitable<bool> WebSocket::write(std::string bytes, bool binary) {
   co_await stream_->take_turn();
   bool sent = false;
   if (!stream_->over) {
-    const asio::const_buffer bytes(text.data(), text.size());
-    const auto [error, size] = co_await stream_->socket.async_write(bytes, kAsTuple);
+    stream_->socket.binary(binary);
+    const asio::const_buffer message(bytes.data(), bytes.size());
+    const auto [error, size] = co_await stream_->socket.async_write(message, kAsTuple);
     sent = !error;
     if (error) stream_->over = true;
   }

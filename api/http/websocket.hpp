@@ -19,6 +19,7 @@ struct WebSocketOptions {
   std::size_t most_message = std::size_t{1} << 20;  ///< Larger: 1009, and the end.
   std::chrono::milliseconds handshake{10000};       ///< And the closing one.
   std::chrono::milliseconds ping{20000};            ///< Silence before a ping, and after it.
+  std::string protocol;                             ///< What `accept` says is spoken.
 };
 
 class WebSocket {
@@ -43,6 +44,8 @@ class WebSocket {
   /// Sends one text message, which must be UTF-8. Writers wait for each other and for the peer.
   /// False once the connection is over.
   [[nodiscard]] supervisor::Awaitable<bool> write(std::string text);
+  /// The same with one binary message.
+  [[nodiscard]] supervisor::Awaitable<bool> write_binary(std::string bytes);
   /// The closing handshake, bounded in time; a reader then gets nothing more.
   [[nodiscard]] supervisor::Awaitable<void> close(std::uint16_t code, std::string reason = {});
   /// Drops the connection.
@@ -51,6 +54,7 @@ class WebSocket {
  private:
   struct Stream;
   explicit WebSocket(std::unique_ptr<Stream> stream);
+  supervisor::Awaitable<bool> write(std::string bytes, bool binary);
   std::unique_ptr<Stream> stream_;
 };
 

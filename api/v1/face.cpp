@@ -1,0 +1,27 @@
+#include "api/v1/face.hpp"
+
+#include "api/v1/operations.hpp"
+
+namespace belljar::api {
+
+V1Face::V1Face(std::shared_ptr<supervisor::Supervisor> supervisor,
+               std::shared_ptr<SelfTestCache> self_test, V1Options options)
+    : context_{std::move(supervisor), std::move(self_test), std::move(options)} {
+  add_host_operations(router_, context_);
+}
+
+V1Face::~V1Face() = default;
+
+bool V1Face::owns(const Request& head) const {
+  return !head.path.empty() &&
+         (head.path[0] == "v1" || head.path[0] == "livez" || head.path[0] == "readyz");
+}
+
+Verdict V1Face::route(Request& head) const {
+  if (auto verdict = router_.route(head)) return *std::move(verdict);
+  Verdict verdict;
+  verdict.refuse = problem_response(head, Problem(404, "not_found", "there is no such resource"));
+  return verdict;
+}
+
+}  // namespace belljar::api

@@ -1,0 +1,12 @@
+// Where the operations come from: one function for each file of them. `context` outlives `router`.
+#pragma once
+
+#include "api/v1/context.hpp"
+#include "api/v1/router.hpp"
+
+namespace belljar::api {
+
+/// livez, readyz, version, policies, capabilities, limits: host.cpp.
+void add_host_operations(Router& router, const V1Context& context);
+
+}  // namespace belljar::api
