@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "policy/base64.hpp"
 #include "supervisor/session_impl.hpp"
 
 namespace belljar::supervisor {
@@ -15,44 +16,6 @@ std::string mode_text(std::uint32_t mode) {
   for (std::size_t digit = 0; digit < 4; ++digit)
     text[3 - digit] = static_cast<char>('0' + (mode >> (3 * digit) & 7));
   return text;
-}
-
-int base64_value(char letter) {
-  if (letter >= 'A' && letter <= 'Z') return letter - 'A';
-  if (letter >= 'a' && letter <= 'z') return letter - 'a' + 26;
-  if (letter >= '0' && letter <= '9') return letter - '0' + 52;
-  return letter == '+' ? 62 : letter == '/' ? 63 : -1;
-}
-
-std::string encode_base64(std::string_view bytes) {
-  static constexpr std::string_view kLetters =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  unsigned bits = 0, count = 0;
-  for (const char byte : bytes) {
-    bits = bits << 8 | static_cast<unsigned char>(byte);
-    for (count += 8; count >= 6; count -= 6) text += kLetters[bits >> (count - 6) & 63];
-  }
-  if (count > 0) text += kLetters[bits << (6 - count) & 63];
-  text.append((4 - text.size() % 4) % 4, '=');
-  return text;
-}
-
-std::optional<std::string> decode_base64(std::string_view text) {
-  if (text.size() % 4 != 0) return std::nullopt;
-  while (!text.empty() && text.back() == '=') text.remove_suffix(1);
-  std::string bytes;
-  bytes.reserve(text.size() * 3 / 4);
-  unsigned bits = 0, count = 0;
-  for (const char letter : text) {
-    const int value = base64_value(letter);
-    if (value < 0) return std::nullopt;
-    bits = bits << 6 | static_cast<unsigned>(value);
-    if ((count += 6) < 8) continue;
-    count -= 8;
-    bytes += static_cast<char>(bits >> count & 0xff);
-  }
-  return bytes;
 }
 
 // The mode is octal text, or a number.
@@ -72,7 +35,7 @@ Milliseconds modified_of(const Json& object) {
 std::optional<Entry> entry_of(const Json& json) {
   Entry entry;
   const std::optional<std::string> raw = text_of(json, "path_base64");
-  const std::optional<std::string> path = raw ? decode_base64(*raw) : text_of(json, "path");
+  const std::optional<std::string> path = raw ? policy::decode_base64(*raw) : text_of(json, "path");
   const std::optional<std::string> type = text_of(json, "type");
   if (!path || !type) return std::nullopt;
   entry.path = *path;
@@ -83,7 +46,7 @@ std::optional<Entry> entry_of(const Json& json) {
   entry.mode = mode_of(json);
   entry.modified = modified_of(json);
   if (const std::optional<std::string> content = text_of(json, "content_base64"))
-    entry.content = decode_base64(*content);
+    entry.content = policy::decode_base64(*content);
   entry.too_large = flag_of(json, "too_large");
   return entry;
 }
@@ -108,7 +71,7 @@ Json place_of(const std::string& workspace, const std::string& path) {
   members["workspace"] = workspace;
   // Names need not be UTF-8, which JSON must be.
   const bool plain = std::ranges::all_of(path, [](char byte) { return byte > 0; });
-  members[plain ? "path" : "path_base64"] = plain ? path : encode_base64(path);
+  members[plain ? "path" : "path_base64"] = plain ? path : policy::base64(path);
   return members;
 }
 

@@ -11,10 +11,10 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/service/base64.hpp"
 #include "launcher/service/fault.hpp"
 #include "launcher/service/message.hpp"
 #include "launcher/sys/terminal.hpp"
+#include "policy/base64.hpp"
 #include "policy/json_tree.hpp"
 #include "policy/quote.hpp"
 #include "policy/units.hpp"
@@ -80,7 +80,7 @@ class ClosedObject {
     const bool encoded = node_.find("path_base64") != nullptr;
     std::string found = text(encoded ? "path_base64" : "path");
     if (encoded) {
-      const std::optional<std::string> bytes = decode_base64(found);
+      const std::optional<std::string> bytes = policy::decode_base64(found);
       if (!bytes) wrong("path_base64", "is no base64");
       found = bytes.value_or("");
     }

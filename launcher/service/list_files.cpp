@@ -9,9 +9,9 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "launcher/service/base64.hpp"
 #include "launcher/service/file_work.hpp"
 #include "launcher/service/helper_process.hpp"
+#include "policy/base64.hpp"
 #include "policy/setting.hpp"
 
 namespace belljar::service {
@@ -83,7 +83,7 @@ class Lister {
     const std::string path = prefix + named.name;
     Json entry;
     entry["path"] = path;
-    if (!policy::is_text(path)) entry["path_base64"] = base64(path);
+    if (!policy::is_text(path)) entry["path_base64"] = policy::base64(path);
     entry["type"] = S_ISDIR(named.about.st_mode)    ? "directory"
                     : is_plain(named.about, owner_) ? "file"
                                                     : "other";
@@ -114,7 +114,7 @@ class Lister {
     if (got < 0) return;
     content.resize(static_cast<std::size_t>(got));
     contents_ += content.size();
-    entry["content_base64"] = base64(content);
+    entry["content_base64"] = policy::base64(content);
   }
 
   const List& order_;

@@ -2,10 +2,10 @@
 // refused in words that can be sent back, or is what the protocol has.
 #include <nlohmann/json.hpp>
 
-#include "launcher/service/base64.hpp"
 #include "launcher/service/message.hpp"
 #include "launcher/service/served_policies.hpp"
 #include "launcher/service/tar.hpp"
+#include "policy/base64.hpp"
 #include "tests/fuzz/fuzz.hpp"
 
 namespace {
@@ -46,6 +46,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_request(text);
   check_tar(text);
   static_cast<void>(check_setting(std::string(text)));
-  if (const auto bytes = decode_base64(text)) FUZZ_CHECK(base64(*bytes) == text);
+  if (const auto bytes = belljar::policy::decode_base64(text))
+    FUZZ_CHECK(belljar::policy::base64(*bytes) == text);
   return 0;
 }

@@ -1,9 +1,8 @@
-// The launch service's readers: messages, pools, tars, bytes within JSON.
+// The launch service's readers: messages, pools, tars.
 #include <doctest/doctest.h>
 
 #include <string>
 
-#include "launcher/service/base64.hpp"
 #include "launcher/service/message.hpp"
 #include "launcher/service/pool.hpp"
 #include "launcher/service/served_policies.hpp"
@@ -63,14 +62,6 @@ TEST_CASE("a path stays where it is") {
   CHECK_FALSE(is_inner_path(std::string("a\0b", 3)));
   CHECK(is_inner_path(std::string(255, 'x')));
   CHECK_FALSE(is_inner_path(std::string(256, 'x')));
-}
-
-TEST_CASE("bytes within JSON are one text and no other") {
-  for (const std::string bytes : {"", "f", "fo", "foo", "foob", "\xff\xfe\xfd"})
-    CHECK(decode_base64(base64(bytes)) == bytes);
-  CHECK(base64("foob") == "Zm9vYg==");
-  for (const char* text : {"Z", "Zg", "Zg=", "Zh==", "Zm9=", "=m9v", "Zm9v\n", "Zm==Zm9v", "===="})
-    CHECK_MESSAGE(!decode_base64(text), text);
 }
 
 TEST_CASE("a pool that somebody else has a uid of is refused, and says who it is") {

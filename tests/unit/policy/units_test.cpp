@@ -1,4 +1,4 @@
-// Sizes, durations, octal modes, paths, and suggestions.
+// Sizes, durations, octal modes, paths, bytes within JSON, and suggestions.
 #include "policy/units.hpp"
 
 #include <array>
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "loading.hpp"
+#include "policy/base64.hpp"
 #include "policy/quote.hpp"
 #include "policy/suggest.hpp"
 
@@ -132,6 +133,14 @@ TEST_CASE("members are written as names or in brackets") {
   CHECK(member_path("filesystem.mounts", "/a\"b\n") == "filesystem.mounts[\"/a\\\"b\\n\"]");
   CHECK(member_path("env.set", "") == "env.set[\"\"]");
   CHECK(member_path("env.set", "9A") == "env.set[\"9A\"]");
+}
+
+TEST_CASE("bytes within JSON are one text and no other") {
+  for (const std::string bytes : {"", "f", "fo", "foo", "foob", "\xff\xfe\xfd"})
+    CHECK(decode_base64(base64(bytes)) == bytes);
+  CHECK(base64("foob") == "Zm9vYg==");
+  for (const char* text : {"Z", "Zg", "Zg=", "Zh==", "Zm9=", "=m9v", "Zm9v\n", "Zm==Zm9v", "===="})
+    CHECK_MESSAGE(!decode_base64(text), text);
 }
 
 }  // namespace

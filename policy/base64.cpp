@@ -1,8 +1,8 @@
-#include "launcher/service/base64.hpp"
+#include "policy/base64.hpp"
 
 #include <cstdint>
 
-namespace belljar::service {
+namespace belljar::policy {
 namespace {
 
 constexpr std::string_view kLetters =
@@ -45,4 +45,4 @@ std::optional<std::string> decode_base64(std::string_view text) {
   return out;
 }
 
-}  // namespace belljar::service
+}  // namespace belljar::policy

@@ -5,11 +5,11 @@
 #include <string>
 #include <string_view>
 
-namespace belljar::service {
+namespace belljar::policy {
 
 [[nodiscard]] std::string base64(std::string_view bytes);
 
 /// Padded, without white space; nothing when it is anything else.
 [[nodiscard]] std::optional<std::string> decode_base64(std::string_view text);
 
-}  // namespace belljar::service
+}  // namespace belljar::policy
