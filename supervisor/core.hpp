@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "supervisor/channel.hpp"
+#include "supervisor/listeners.hpp"
 #include "supervisor/slots.hpp"
 #include "supervisor/supervisor.hpp"
 
@@ -66,6 +67,7 @@ class Core : public std::enable_shared_from_this<Core> {
   const Config config;
   const ServiceFacts facts;
   Slots slots;
+  ListenerTables listeners;
   StartQueue starts;
   Events events;
   IdempotencyStore idempotency;

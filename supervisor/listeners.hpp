@@ -1,8 +1,12 @@
 // Who listens: the kernel's own table, without a connection that a server would see.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <map>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace belljar::supervisor {
 
@@ -10,8 +14,29 @@ namespace belljar::supervisor {
 /// where the table cannot be read: nobody is dialled on a guess.
 [[nodiscard]] bool uid_listens(int pid, std::uint32_t uid, std::uint16_t port);
 
-/// The same of the text of one /proc/PID/net/tcp or tcp6 (man 5 proc).
-[[nodiscard]] bool table_has_listener(std::string_view table, std::uint32_t uid,
-                                      std::uint16_t port);
+struct Listener {
+  std::uint32_t uid = 0;
+  std::uint16_t port = 0;
+  friend bool operator==(const Listener&, const Listener&) = default;
+};
+/// The listeners in the text of one /proc/PID/net/tcp or tcp6 (man 5 proc).
+[[nodiscard]] std::vector<Listener> listeners_in(std::string_view table);
+
+/// The tables of those networks that were looked at last. On a busy host a table takes the kernel
+/// milliseconds to write, and hundreds may wait for listeners of one network.
+class ListenerTables {
+ public:
+  /// As uid_listens, but of a table that may be kFresh old, or older: no more than a twentieth of
+  /// the time is spent on reading one.
+  [[nodiscard]] bool listens(int pid, std::uint32_t uid, std::uint16_t port);
+
+ private:
+  static constexpr std::chrono::milliseconds kFresh{20};
+  struct Table {
+    std::chrono::steady_clock::time_point until;
+    std::vector<Listener> listeners;
+  };
+  std::map<std::pair<std::uint64_t, std::uint64_t>, Table> tables_;  ///< By device and inode.
+};
 
 }  // namespace belljar::supervisor

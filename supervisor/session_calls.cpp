@@ -269,7 +269,7 @@ Awaitable<Outcome<void>> SessionImpl::wait_listening(std::uint16_t port, Millise
   while (true) {
     const Outcome<void> alive = usable();
     BELLJAR_CO_TRY(alive);
-    if (listens(port)) co_return Outcome<void>();
+    if (core_->listeners.listens(init_pid_, place_.uid, port)) co_return Outcome<void>();
     if (core_->clock->now() >= deadline)
       co_return refuse(Code::kTimeout, "nothing of session " + spec_.id + " listens on port " +
                                            std::to_string(port) + " after " +

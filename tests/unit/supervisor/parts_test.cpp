@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <random>
+#include <thread>
 
 #include "policy/base/unique_fd.hpp"
 #include "supervisor/events.hpp"
@@ -335,11 +336,9 @@ TEST_CASE("only a listener of the very uid and port counts") {
       "1\n"
       "   1: 0100007F:1E15 0100007F:9999 01 00000000:00000000 00:00000000 00000000 20000        0 "
       "2\n";
-  CHECK(table_has_listener(table, 20000, 7700));
-  CHECK_FALSE(table_has_listener(table, 20001, 7700));
-  CHECK_FALSE(table_has_listener(table, 20000, 7701));
-  CHECK_FALSE(table_has_listener("", 20000, 7700));
-  CHECK_FALSE(table_has_listener("garbage\n\n: : :", 20000, 7700));
+  CHECK(listeners_in(table) == std::vector<Listener>{{20000, 7700}});
+  CHECK(listeners_in("").empty());
+  CHECK(listeners_in("garbage\n\n: : :").empty());
 }
 
 TEST_CASE("a socket of ours is found when it listens, and not before") {
@@ -352,7 +351,15 @@ TEST_CASE("a socket of ours is found when it listens, and not before") {
   REQUIRE(::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0);
   const std::uint16_t port = ntohs(address.sin_port);
   CHECK_FALSE(uid_listens(::getpid(), ::getuid(), port));
+  ListenerTables tables;
+  CHECK_FALSE(tables.listens(::getpid(), ::getuid(), port));
   REQUIRE(::listen(socket.get(), 1) == 0);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!tables.listens(::getpid(), ::getuid(), port) && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  CHECK(tables.listens(::getpid(), ::getuid(), port));
+  CHECK_FALSE(tables.listens(::getpid(), ::getuid(), static_cast<std::uint16_t>(port + 1)));
+  CHECK_FALSE(tables.listens(0, ::getuid(), port));
   CHECK(uid_listens(::getpid(), ::getuid(), port));
   CHECK_FALSE(uid_listens(::getpid(), ::getuid() + 1, port));
   CHECK_FALSE(uid_listens(0, ::getuid(), port));
