@@ -73,18 +73,18 @@ bool uid_listens(int pid, std::uint32_t uid, std::uint16_t port) {
   return pid > 0 && holds(listeners_around(pid), uid, port);
 }
 
-bool ListenerTables::listens(int pid, std::uint32_t uid, std::uint16_t port) {
+bool ListenerTables::listens(int pid, std::uint32_t uid, std::uint16_t port, TimePoint now) {
   struct stat about {};
   // The kernel makes these files once for each network, whoever looks through whichever process.
   const std::string path = "/proc/" + std::to_string(pid) + "/net/tcp";
   if (pid <= 0 || ::stat(path.c_str(), &about) != 0) return false;
-  const auto began = std::chrono::steady_clock::now();
-  std::erase_if(tables_, [&](const auto& table) { return table.second.until <= began; });
+  std::erase_if(tables_, [&](const auto& table) { return table.second.until <= now; });
   const auto [found, is_new] = tables_.try_emplace({about.st_dev, about.st_ino});
   if (is_new) {
+    const auto began = std::chrono::steady_clock::now();
     found->second.listeners = listeners_around(pid);
-    const auto now = std::chrono::steady_clock::now();
-    found->second.until = now + std::max<std::chrono::nanoseconds>(kFresh, 20 * (now - began));
+    const auto took = std::chrono::steady_clock::now() - began;
+    found->second.until = now + std::max<std::chrono::nanoseconds>(kFresh, 20 * took);
   }
   return holds(found->second.listeners, uid, port);
 }

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "supervisor/clock.hpp"
+
 namespace belljar::supervisor {
 
 /// Whether a socket of `uid` listens on TCP `port` in the network that process `pid` is in. False
@@ -28,12 +30,12 @@ class ListenerTables {
  public:
   /// As uid_listens, but of a table that may be kFresh old, or older: no more than a twentieth of
   /// the time is spent on reading one.
-  [[nodiscard]] bool listens(int pid, std::uint32_t uid, std::uint16_t port);
+  [[nodiscard]] bool listens(int pid, std::uint32_t uid, std::uint16_t port, TimePoint now);
 
  private:
   static constexpr std::chrono::milliseconds kFresh{20};
   struct Table {
-    std::chrono::steady_clock::time_point until;
+    TimePoint until;
     std::vector<Listener> listeners;
   };
   std::map<std::pair<std::uint64_t, std::uint64_t>, Table> tables_;  ///< By device and inode.

@@ -269,13 +269,14 @@ Awaitable<Outcome<void>> SessionImpl::wait_listening(std::uint16_t port, Millise
   while (true) {
     const Outcome<void> alive = usable();
     BELLJAR_CO_TRY(alive);
-    if (core_->listeners.listens(init_pid_, place_.uid, port)) co_return Outcome<void>();
-    if (core_->clock->now() >= deadline)
+    const TimePoint now = core_->clock->now();
+    if (core_->listeners.listens(init_pid_, place_.uid, port, now)) co_return Outcome<void>();
+    if (now >= deadline)
       co_return refuse(Code::kTimeout, "nothing of session " + spec_.id + " listens on port " +
                                            std::to_string(port) + " after " +
                                            std::to_string(limit.count()) + " ms");
     // Wakes when the session changes too: its end is not waited out.
-    co_await changed_.wait_until(std::min(deadline, core_->clock->now() + kListenPause));
+    co_await changed_.wait_until(std::min(deadline, now + kListenPause));
   }
 }
 
