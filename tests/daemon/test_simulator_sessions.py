@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import time
 
@@ -218,6 +219,24 @@ asyncio.run(main())
         self.assertEqual(daemon.relay(again).run("answer = os.getuid()"), UID_BASE)
 
     @as_shipped
+    def test_survivors_keep_port_and_uid_reserved_until_they_are_gone(self):
+        daemon = self.daemon()
+        session = daemon.session()
+        # Nobody's in a sandbox of ours: the sweep may not touch it, and whose it is nobody knows.
+        survivor = subprocess.Popen(["setpriv", f"--reuid={UID_BASE}", f"--regid={UID_BASE}", "--clear-groups", "sleep", "300"])
+        self.addCleanup(survivor.wait)
+        self.addCleanup(survivor.kill)
+        self.assertTrue(wait_until(lambda: processes_of(UID_BASE) != []))
+        self.assertEqual(daemon.delete(session).status, 200)
+        self.assertTrue(wait_until(lambda: daemon.health()["quarantined"] == 1))
+        self.assertEqual(daemon.create().json()["port"], PORT_BASE + 1)
+        self.assertIsNone(survivor.poll(), "it is not ours to kill")
+        survivor.kill()
+        survivor.wait()
+        self.assertTrue(wait_until(lambda: daemon.health()["quarantined"] == 0, 30))
+        self.assertEqual(daemon.create().json()["port"], PORT_BASE)
+
+    @as_shipped
     def test_unknown_session_is_200_and_any_spelling_is_known(self):
         daemon = self.daemon()
         self.assertEqual(daemon.delete("0b5a7d52-3c1e-4f7a-9a55-0123456789ab").json(), {"ok": True})
@@ -280,6 +299,30 @@ class Off(DaemonTest):
         daemon = self.daemon(variables={"AGENT_SIMULATOR_SANDBOX": " OFF "})
         self.assertTrue(wait_until(lambda: "UNSANDBOXED" in daemon.log))
         self.assertEqual(daemon.health()["sandbox"], "off")
+
+    @as_shipped
+    def test_off_runs_the_raw_command_with_the_sessions_uid_umask_directory_environment_and_limits(self):
+        daemon = self.daemon(variables={"AGENT_SIMULATOR_SANDBOX": "off", "AGENT_SIMULATOR_RLIMIT_NOFILE": "321",
+                                        "SMTP_PASSWORD": "operators"})
+        session = daemon.session(env_vars={"OPENAI_API_KEY": KEY})
+        relay = daemon.relay(session)
+        self.assertEqual(relay.run("answer = [os.getresuid(), os.getresgid(), os.getgroups(), os.umask(0o22), os.getcwd()]"),
+                         [[UID_BASE] * 3, [UID_BASE] * 3, [], 0o77, str(daemon.root / session)])
+        self.assertEqual(relay.run("import resource as r\nanswer = [r.getrlimit(r.RLIMIT_NOFILE), r.getrlimit(r.RLIMIT_CORE)]"),
+                         [[321, 321], [0, 0]])
+        seen = relay.run("answer = dict(os.environ)")
+        self.assertEqual((seen["OPENAI_API_KEY"], seen["HOME"]), (KEY, str(daemon.root / session)))
+        self.assertFalse({"SMTP_PASSWORD", "AGENT_SIMULATOR_API_TOKEN", "AGENT_SIMULATOR_SANDBOX"} & set(seen))
+        self.assertEqual(relay.run(f"answer = os.path.exists('/proc/{daemon.process.pid}')"), True, "it really is off")
+
+    @as_shipped
+    def test_off_double_forked_setsid_children_die_with_the_session(self):
+        daemon = self.daemon(variables={"AGENT_SIMULATOR_SANDBOX": "off"})
+        session = daemon.session(FORKS)
+        self.assertTrue(wait_until(lambda: (daemon.root / session / "alive").exists()))
+        self.assertEqual(daemon.delete(session).status, 200)
+        self.assertTrue(wait_until(lambda: processes_of(UID_BASE) == []))
+        self.assertEqual(daemon.workspaces(), [])
 
     @as_shipped
     def test_unknown_policy_keeps_the_sandbox_mandatory(self):

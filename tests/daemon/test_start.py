@@ -33,6 +33,18 @@ class Start(DaemonTest):
         self.assertIn("there is no user", self.refused("--user=nosuchuser"))
 
     @as_shipped
+    def test_a_launcher_that_is_missing_is_refused_with_its_path(self):
+        daemon = self.daemon(ready=False, variables={"BELLJAR_LAUNCHER": "/nonexistent/belljar"})
+        self.assertNotEqual(daemon.process.wait(20), 0)
+        self.assertIn("/nonexistent/belljar", daemon.log)
+
+    @as_shipped
+    def test_uid_0_is_never_swept_nor_a_sessions(self):
+        daemon = self.daemon(ready=False, variables={"AGENT_SIMULATOR_SESSION_UID_BASE": "0"})
+        self.assertNotEqual(daemon.process.wait(20), 0)
+        self.assertIn("AGENT_SIMULATOR_SESSION_UID_BASE", daemon.log)
+
+    @as_shipped
     def test_bad_variables_are_refused_at_start_with_their_names(self):
         for name, value in (("AGENT_SIMULATOR_MAX_SESSIONS", "five"), ("AGENT_SIMULATOR_MAX_SESSIONS", "0"),
                             ("AGENT_SIMULATOR_TERM_GRACE_SECONDS", "5"), ("AGENT_SIMULATOR_RLIMIT_NPORC", "1"),
