@@ -16,6 +16,8 @@ std::string_view code_name(Code code) {
       return "not_found";
     case Code::kConflict:
       return "conflict";
+    case Code::kShellBusy:
+      return "shell_busy";
     case Code::kEnded:
       return "ended";
     case Code::kPrecondition:

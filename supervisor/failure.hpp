@@ -20,6 +20,7 @@ enum class Code {
   kExists,         ///< 409 A session of that id is live, or a file that must not be there is.
   kNotFound,       ///< 404 No such session, process, policy or file.
   kConflict,       ///< 409 Not in this state: a wrong stdin offset, a key with another body.
+  kShellBusy,      ///< 409 Too many commands wait for the session's shell.
   kEnded,          ///< 409 The session or process is ending or has ended.
   kPrecondition,   ///< 412 The file is not the one that if_match names.
   kCapacity,       ///< 503 (429 on the simulator face) Every slot is in use or quarantined.

@@ -86,7 +86,11 @@ ProcessImpl::ProcessImpl(const std::shared_ptr<SessionImpl>& session, std::uint3
 
 Outcome<std::vector<UniqueFd>> ProcessImpl::make_streams() {
   std::vector<UniqueFd> inside;
-  if (spec_.stdin_mode == ProcessSpec::Stdin::kNone && spec_.stdin_text.empty()) {
+  if (spec_.stdin_file) {
+    Outcome<UniqueFd> file = duplicate(*spec_.stdin_file);
+    if (!file) return tl::unexpected<Failure>(file.error());
+    inside.push_back(std::move(*file));
+  } else if (spec_.stdin_mode == ProcessSpec::Stdin::kNone && spec_.stdin_text.empty()) {
     inside.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (!inside.back().valid()) return sys_refusal(errno, "open /dev/null");
   } else {
@@ -193,6 +197,12 @@ void ProcessImpl::conclude(End end) {
 }
 
 Awaitable<void> ProcessImpl::finish(std::shared_ptr<ProcessImpl> self, End end) {
+  if (self->spec_.keeps_output) {
+    for (const std::shared_ptr<Pump>& pump : self->pumps_) pump->take_now();
+    self->spec_.stdin_file.reset();
+    self->settle(std::move(end));
+    co_return;
+  }
   const auto drained = [&] { return self->drained(); };
   const TimePoint deadline = self->clock_->now() + kTrailingOutput;
   (void)co_await wait_for(self->changed_, drained, deadline);
@@ -200,11 +210,15 @@ Awaitable<void> ProcessImpl::finish(std::shared_ptr<ProcessImpl> self, End end) 
   self->pumps_.clear();
   self->out_->finish();
   self->err_->finish();
-  self->end_ = std::move(end);
-  self->state_ = State::kEnded;
-  self->changed_.notify();
-  if (const std::shared_ptr<SessionImpl> session = self->session_.lock())
-    session->process_ended(*self);
+  self->settle(std::move(end));
+}
+
+void ProcessImpl::settle(End end) {
+  end_offsets_ = {out_->size(), err_->size()};
+  end_ = std::move(end);
+  state_ = State::kEnded;
+  changed_.notify();
+  if (const std::shared_ptr<SessionImpl> session = session_.lock()) session->process_ended(*this);
 }
 
 void ProcessImpl::abandon() {
@@ -266,6 +280,14 @@ Awaitable<Outcome<void>> ProcessImpl::resize(TerminalSize size) {
 Awaitable<Outcome<bool>> ProcessImpl::end() {
   const auto self = std::static_pointer_cast<ProcessImpl>(shared_from_this());
   const std::shared_ptr<SessionImpl> session = session_.lock();
+  if (!live() && spec_.keeps_output && !drained() && session) {
+    // Of a command that has ended: what it has left behind.
+    Json members;
+    members["process"] = id_;
+    members["cause"] = "killed";
+    Request request("end", std::move(members));
+    (void)co_await session->ask(std::move(request), kAskLimit);
+  }
   if (!live()) co_return true;
   if (!session) co_return refuse(Code::kEnded, "the session has ended");
   if (id_ == 0) {

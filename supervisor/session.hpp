@@ -42,13 +42,17 @@ struct End {
 /// How to start one process. Maps are what the process gets, nothing is inherited.
 struct ProcessSpec {
   std::vector<std::string> argv;
+  std::vector<std::string> shown_argv;  ///< What people are told that it runs; empty: `argv`.
   std::map<std::string, std::string> environment;
   std::string directory;  ///< Empty: the sandbox's own.
   enum class Stdin { kNone, kOpen };
-  Stdin stdin_mode = Stdin::kNone;       ///< kNone: end of file at once.
-  std::string stdin_text;                ///< Written first; with kNone the end follows.
-  std::optional<TerminalSize> terminal;  ///< One stream, called stdout, and an open stdin.
-  bool merge_output = false;             ///< stderr goes where stdout goes, in the order written.
+  Stdin stdin_mode = Stdin::kNone;             ///< kNone: end of file at once.
+  std::string stdin_text;                      ///< Written first; with kNone the end follows.
+  std::shared_ptr<const UniqueFd> stdin_file;  ///< Is its stdin, with kNone and no text.
+  std::optional<TerminalSize> terminal;        ///< One stream, called stdout, and an open stdin.
+  /// What it leaves behind may go on writing: its journals are finished when nobody can any more.
+  bool keeps_output = false;
+  bool merge_output = false;  ///< stderr goes where stdout goes, in the order written.
   std::optional<Milliseconds> wall_time;
   std::optional<std::uint64_t> output;  ///< Bytes it may write; beyond, it ends with cause output.
   JournalLimits journal;
@@ -94,7 +98,24 @@ struct SessionSpec {
 };
 
 class Core;
+class Process;
 class Session;
+
+/// A command of a session's shell.
+struct ShellCommand {
+  std::string text;  ///< As typed: any number of lines.
+  /// How it is run: `argv` is not looked at; variables are exported, and stay; a `directory` is for
+  /// this command alone.
+  ProcessSpec process;
+  bool background = false;  ///< Answered when it has started; runs beside the others.
+  std::function<void(std::shared_ptr<Process>)> started;  ///< Told before it is waited for.
+};
+
+struct ShellResult {
+  std::shared_ptr<Process> process;
+  std::string directory;           ///< Where the next command begins.
+  std::vector<std::string> notes;  ///< What was not as the command would expect, in words.
+};
 
 /// One command of a session. Held by the session; whoever else holds one may ask it anything at any
 /// time, also after its end.
@@ -108,8 +129,13 @@ class Process : public std::enable_shared_from_this<Process> {
   [[nodiscard]] virtual State state() const = 0;
   [[nodiscard]] virtual int pid() const = 0;  ///< Inside; 0 where it is not known.
   [[nodiscard]] virtual WallTime started() const = 0;
-  /// Nothing until its end. By then its journals are finished.
+  /// Nothing until its end. By then its journals are finished, unless it keeps its output.
   [[nodiscard]] virtual const std::optional<End>& end_record() const = 0;
+  /// How much of its journals was its own: what was written when it ended.
+  struct Offsets {
+    std::uint64_t out = 0, err = 0;
+  };
+  [[nodiscard]] virtual Offsets end_offsets() const = 0;
 
   /// With `merge_output` or a terminal both are one journal.
   [[nodiscard]] virtual std::shared_ptr<Journal> out() const = 0;
@@ -245,6 +271,10 @@ class Session : public std::enable_shared_from_this<Session> {
   /// Null where there is none, or it ended long ago.
   [[nodiscard]] virtual std::shared_ptr<Process> process(std::uint32_t id) const = 0;
   [[nodiscard]] virtual Awaitable<Outcome<std::shared_ptr<Process>>> start(ProcessSpec spec) = 0;
+
+  /// One after another, each in the directory and with the exported variables that the one before
+  /// it left. Answers at its end, however it ended. kShellBusy: too many wait.
+  [[nodiscard]] virtual Awaitable<Outcome<ShellResult>> run_in_shell(ShellCommand command) = 0;
 
   // Ports.
   /// Whether something of this session's uid listens on TCP `port` in its network. Looks at the

@@ -240,6 +240,13 @@ Awaitable<Outcome<std::shared_ptr<Process>>> SessionImpl::start(ProcessSpec spec
   co_return tl::unexpected<Failure>(starting->reply->error());
 }
 
+Awaitable<Outcome<ShellResult>> SessionImpl::run_in_shell(ShellCommand command) {
+  const std::shared_ptr<SessionImpl> self = this->self();
+  const Outcome<void> alive = usable();
+  BELLJAR_CO_TRY(alive);
+  co_return co_await shell_.run(self, std::move(command));
+}
+
 void SessionImpl::process_ended(const ProcessImpl& process) {
   touch();
   const End& end = *process.end_record();

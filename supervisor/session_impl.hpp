@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "supervisor/core.hpp"
+#include "supervisor/shell.hpp"
 #include "supervisor/streams.hpp"
 
 namespace belljar::supervisor {
@@ -25,7 +26,10 @@ class ProcessImpl final : public Process {
   ProcessImpl(const std::shared_ptr<SessionImpl>& session, std::uint32_t id, ProcessSpec spec);
 
   [[nodiscard]] std::uint32_t id() const override { return id_; }
-  [[nodiscard]] const std::vector<std::string>& argv() const override { return spec_.argv; }
+  [[nodiscard]] const std::vector<std::string>& argv() const override {
+    return spec_.shown_argv.empty() ? spec_.argv : spec_.shown_argv;
+  }
+  [[nodiscard]] Offsets end_offsets() const override { return end_offsets_; }
   [[nodiscard]] State state() const override { return state_; }
   [[nodiscard]] int pid() const override { return pid_; }
   [[nodiscard]] WallTime started() const override { return started_; }
@@ -59,6 +63,7 @@ class ProcessImpl final : public Process {
  private:
   [[nodiscard]] Awaitable<void> finish(std::shared_ptr<ProcessImpl> self, End end);
   [[nodiscard]] Awaitable<void> terminate(std::shared_ptr<ProcessImpl> self);
+  void settle(End end);
   [[nodiscard]] Awaitable<void> feed(std::shared_ptr<ProcessImpl> self);
   [[nodiscard]] Awaitable<void> tell_overflow(std::shared_ptr<ProcessImpl> self);
   [[nodiscard]] Awaitable<Outcome<Reply>> ask(std::string action, Json members);
@@ -77,6 +82,7 @@ class ProcessImpl final : public Process {
   int pid_ = 0;
   WallTime started_;
   std::optional<End> end_;
+  Offsets end_offsets_;
   bool concluding_ = false, terminating_ = false, overflowed_ = false;
   std::uint64_t written_ = 0;
   std::shared_ptr<Journal> out_, err_;
@@ -122,6 +128,7 @@ class SessionImpl final : public Session {
   [[nodiscard]] std::vector<std::shared_ptr<Process>> processes() const override;
   [[nodiscard]] std::shared_ptr<Process> process(std::uint32_t id) const override;
   [[nodiscard]] Awaitable<Outcome<std::shared_ptr<Process>>> start(ProcessSpec spec) override;
+  [[nodiscard]] Awaitable<Outcome<ShellResult>> run_in_shell(ShellCommand command) override;
 
   [[nodiscard]] bool listens(std::uint16_t port) const override;
   [[nodiscard]] Awaitable<Outcome<void>> wait_listening(std::uint16_t port,
@@ -208,6 +215,7 @@ class SessionImpl final : public Session {
   std::uint32_t last_process_ = 0;
   std::map<std::uint32_t, std::shared_ptr<ProcessImpl>> processes_;
   std::deque<std::uint32_t> ended_processes_;
+  Shell shell_;
   Notifier changed_;
 };
 

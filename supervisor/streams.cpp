@@ -67,10 +67,14 @@ Pump::Got Pump::read_some() {
   return Got::kBytes;
 }
 
+void Pump::take_now() {
+  for (int count = 0; !done_ && count < kLastReads && read_some() == Got::kBytes; ++count) {
+  }
+}
+
 void Pump::stop() {
   if (done_) return;
-  for (int count = 0; count < kLastReads && read_some() == Got::kBytes; ++count) {
-  }
+  take_now();
   finish();
 }
 

@@ -25,7 +25,9 @@ class Pump : public std::enable_shared_from_this<Pump> {
 
   /// `on_end` is called once, from the loop, at the end of file; not where `stop` came first.
   void start(std::function<void()> on_end);
-  /// Takes what is there now, without waiting, and ends.
+  /// Takes what is there now, without waiting.
+  void take_now();
+  /// The same, and ends.
   void stop();
   [[nodiscard]] bool done() const { return done_; }
 

@@ -71,6 +71,7 @@ Response failed(const Failure& failure) {
       return simulator_error(503, "The agent simulator cannot start a session now");
     case Code::kNotFound:
     case Code::kEnded:
+    case Code::kShellBusy:
     case Code::kPrecondition:
     case Code::kDenied:
     case Code::kTooLarge:

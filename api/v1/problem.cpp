@@ -22,6 +22,7 @@ int status_of(Code code) {
       return 422;
     case Code::kExists:
     case Code::kConflict:
+    case Code::kShellBusy:
     case Code::kEnded:
       return 409;
     case Code::kNotFound:

@@ -1,0 +1,226 @@
+#include "supervisor/shell.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace belljar::supervisor {
+namespace {
+
+/// bash gets its preparation and the command through its stdin, a memory file, and writes its state
+/// behind them. 250 is out of the way of what people number themselves. All of it is one line, so
+/// that bash counts the command's own lines; builtins are named as such, since functions of the
+/// command's, or files that BASH_ENV names, may have their names. Nothing in it forks.
+constexpr const char* kShellScript =
+    "exec 250<&0; exec </dev/null || exec <&-; "
+    "IFS= builtin read -r -d \"\" -u 250 BELLJAR_BEFORE; "
+    "IFS= builtin read -r -d \"\" -u 250 BELLJAR_COMMAND; "
+    "builtin trap '{ builtin set +efux; } 2>/dev/null; { builtin printf D; builtin pwd -P; "
+    "builtin printf \"\\0E\"; builtin export -p; builtin printf \"\\0.\\0\"; } >&250 2>/dev/null' "
+    "EXIT; "
+    "builtin eval \"$BELLJAR_BEFORE\"; "
+    "builtin eval \"builtin unset -v BELLJAR_BEFORE BELLJAR_COMMAND; $BELLJAR_COMMAND\"";
+
+constexpr std::size_t kMostReport = std::size_t{1} << 20;
+/// A command waits for those before it as long as they take; they have limits of their own.
+constexpr Milliseconds kPatience = std::chrono::hours(24);
+
+bool is_name(std::string_view text) {
+  const auto fits = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  };
+  return !text.empty() && (text[0] < '0' || text[0] > '9') && std::ranges::all_of(text, fits);
+}
+
+std::vector<std::string> names_in(std::string_view lines) {
+  std::vector<std::string> names;
+  for (std::size_t from = 0; from < lines.size();) {
+    const std::size_t to = std::min(lines.find('\n', from), lines.size());
+    if (const auto name = lines.substr(from, to - from); is_name(name)) names.emplace_back(name);
+    from = to + 1;
+  }
+  return names;
+}
+
+/// How many variables `export -p` tells of; a value with lines of its own can only add to it.
+std::size_t variables_in(std::string_view exports) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; at < exports.size();
+       at = std::min(exports.find('\n', at), exports.size() - 1) + 1)
+    if (exports.substr(at).starts_with("declare -") || exports.substr(at).starts_with("export "))
+      ++count;
+  return count;
+}
+
+bool is_inside(std::string_view directory, std::string_view workspace) {
+  return directory == workspace ||
+         (directory.starts_with(workspace) && directory.substr(workspace.size()).starts_with('/'));
+}
+
+/// A memory file that holds `text`, and room for a report and no more.
+Outcome<UniqueFd> memory_file(std::string_view text) {
+  UniqueFd file(::memfd_create("shell", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.valid()) return sys_refusal(errno, "make a memory file");
+  if (::ftruncate(file.get(), static_cast<off_t>(text.size() + kMostReport)) != 0)
+    return sys_refusal(errno, "size a memory file");
+  if (::pwrite(file.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+    return sys_refusal(errno, "write to a memory file");
+  if (::fcntl(file.get(), F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL) != 0)
+    return sys_refusal(errno, "seal a memory file");
+  return file;
+}
+
+std::string report_in(const UniqueFd& file, std::size_t from) {
+  std::string text(kMostReport, '\0');
+  const ssize_t size = ::pread(file.get(), text.data(), text.size(), static_cast<off_t>(from));
+  text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+  return text;
+}
+
+}  // namespace
+
+std::string shell_quoted(std::string_view text) {
+  std::string quoted = "'";
+  for (const char c : text) {
+    if (c == '\'')
+      quoted += "'\\''";
+    else
+      quoted += c;
+  }
+  return quoted + '\'';
+}
+
+ShellReport parse_shell_report(std::string_view text) {
+  ShellReport report;
+  std::optional<std::string> directory, exports;
+  for (std::size_t from = 0; from < text.size();) {
+    const std::size_t to = text.find('\0', from);
+    if (to == std::string_view::npos || to == from) break;
+    const std::string_view field = text.substr(from + 1, to - from - 1);
+    switch (text[from]) {
+      case 'N':
+        if (!report.first_names) report.first_names = names_in(field);
+        break;
+      case 'L':
+        report.directory_lost = true;
+        break;
+      case 'D':
+        if (field.starts_with('/') && field.ends_with('\n'))
+          directory = field.substr(0, field.size() - 1);
+        break;
+      case 'E':
+        exports = field;
+        break;
+      case '.':  // What has no end may have been cut.
+        report.directory = directory;
+        report.exports = exports;
+        return report;
+      default:
+        return report;
+    }
+    from = to + 1;
+  }
+  return report;
+}
+
+Shell::Shell(const asio::any_io_executor& executor, std::shared_ptr<Clock> clock)
+    : queue_(executor, std::move(clock), 1, kMostWaiting) {}
+
+std::string Shell::preparation(const Session& session, const ShellCommand& command) const {
+  const std::string& where = command.process.directory;
+  const std::string wanted = where.empty() ? directory_.value_or(session.workspace()) : where;
+  std::string text = "builtin cd -P -- " + shell_quoted(wanted) +
+                     " 2>/dev/null || { builtin printf 'L\\0' >&250; builtin cd -P -- " +
+                     shell_quoted(session.workspace()) + "; }\n";
+  if (!first_names_) {
+    text += "{ builtin printf N; builtin compgen -e; builtin printf '\\0'; } >&250\n";
+  } else if (!exports_.empty()) {
+    text += "builtin unset -v";
+    for (const std::string& name : *first_names_) text += ' ' + name;
+    // PWD and OLDPWD are among them; where it is somewhere else, PWD is set right.
+    text += " 2>/dev/null\n" + exports_ + "\n[[ $PWD -ef . ]] || builtin cd -P .\n";
+  }
+  for (const auto& [name, value] : command.process.environment)
+    if (is_name(name)) text += "builtin export " + name + '=' + shell_quoted(value) + '\n';
+  return text;
+}
+
+void Shell::adopt(const Session& session, const ShellReport& report, bool moved,
+                  std::vector<std::string>& notes) {
+  if (report.directory_lost) {
+    notes.emplace_back("the directory was gone; the command ran in the workspace");
+    if (!moved) directory_.reset();
+  }
+  if (!first_names_ && report.first_names) first_names_ = report.first_names;
+  if (report.exports && !report.directory && !moved) {
+    directory_.reset();
+    notes.emplace_back(
+        "the command ended in a directory that is gone; the next one begins in the workspace");
+  }
+  if (report.directory && !moved) {
+    directory_.reset();
+    if (is_inside(*report.directory, session.workspace()))
+      directory_ = report.directory;
+    else
+      notes.push_back("the command ended in " + *report.directory +
+                      ", outside of the workspace; the next one begins in the workspace");
+  }
+  if (!report.exports) return;
+  const std::size_t count = variables_in(*report.exports);
+  if (count > kMostVariables || report.exports->size() > kMostState)
+    notes.push_back("the exported variables were not kept: " + std::to_string(count) + " of " +
+                    std::to_string(report.exports->size()) + " bytes, of at most " +
+                    std::to_string(kMostVariables) + " and " + std::to_string(kMostState) +
+                    " bytes");
+  else
+    exports_ = *report.exports;
+}
+
+Awaitable<Outcome<ShellResult>> Shell::run(std::shared_ptr<Session> session, ShellCommand command) {
+  // Whoever runs in the background runs beside the others: he begins where they are, and what he
+  // does to directory and variables is his own.
+  std::optional<StartQueue::Turn> turn;
+  if (!command.background) {
+    auto taken = co_await queue_.enter(kPatience);
+    if (!taken)
+      co_return refuse(Code::kShellBusy, "the shell of session " + session->id() +
+                                             " is busy, and " + std::to_string(kMostWaiting) +
+                                             " commands wait already");
+    turn.emplace(*std::move(taken));
+  }
+  const bool moved = !command.process.directory.empty();
+  std::string input = preparation(*session, command);
+  input += '\0';
+  input += command.text;
+  input += '\0';
+  auto made = memory_file(input);
+  BELLJAR_CO_TRY(made);
+  const auto file = std::make_shared<const UniqueFd>(std::move(*made));
+  ProcessSpec spec = std::move(command.process);
+  spec.argv = {"bash", "-c", kShellScript, "bash"};
+  spec.shown_argv = {"bash", "-c", command.text};
+  spec.directory.clear();
+  spec.environment.clear();
+  spec.stdin_file = file;
+  spec.keeps_output = true;
+  auto process = co_await session->start(std::move(spec));
+  BELLJAR_CO_TRY(process);
+  ShellResult result;
+  result.process = *process;
+  if (command.started) command.started(*process);
+  result.directory = directory_.value_or(session->workspace());
+  if (command.background) co_return result;
+  while (!co_await result.process->wait(kPatience)) {
+  }
+  const auto& end = result.process->end_record();
+  if (end && end->cause == "exited")
+    adopt(*session, parse_shell_report(report_in(*file, input.size())), moved, result.notes);
+  result.directory = directory_.value_or(session->workspace());
+  co_return result;
+}
+
+}  // namespace belljar::supervisor
