@@ -18,6 +18,7 @@
 #include "launcher/cli/test_command.hpp"
 #include "launcher/sys/proc.hpp"
 #include "launcher/sys/raw.hpp"
+#include "policy/command_line.hpp"
 #include "policy/suggest.hpp"
 
 namespace belljar::launcher {
@@ -75,24 +76,6 @@ bool guard_descriptors() {
   return true;
 }
 
-/// Without the value that is glued to it, which may be a secret.
-std::string option_word(const std::string& word) {
-  return word.starts_with("-") ? word.substr(0, word.find('=')) : word;
-}
-
-std::string unknown_option(const CLI::App& command, const std::string& word) {
-  const std::string option = option_word(word);
-  std::vector<std::string> names;
-  for (const CLI::Option* known : command.get_options())
-    for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
-  const std::vector<std::string_view> known(names.begin(), names.end());
-  const bool takes_command = command.get_option_no_throw("command") != nullptr;
-  const std::string what = (option.starts_with("-") ? "unknown option " : "unexpected ") + option;
-  if (const std::string_view near = policy::nearest(option, known); !near.empty())
-    return what + "; did you mean " + std::string(near) + "?";
-  return takes_command ? what + " (the command to run comes after --)" : what;
-}
-
 std::string policy_complaint(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* policy = app.get_subcommands().front();
   constexpr std::array<std::string_view, 5> kCommands = {"init", "check", "show", "diff", "schema"};
@@ -119,38 +102,17 @@ std::string complaint(const CLI::App& app, const CLI::ParseError& error, int arg
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr || !in_subcommand) {
     if (argc < 2) return "a command is missing: run, explain, policy, selftest, doctor, or test";
     const std::string word = argv[1];
-    if (word.starts_with("-")) return "unknown option " + option_word(word);
+    if (word.starts_with("-")) return "unknown option " + policy::option_word(word);
     constexpr std::array<std::string_view, 6> kCommands = {"run",      "explain", "policy",
                                                            "selftest", "doctor",  "test"};
     return policy::with_suggestion("there is no command " + word, word, kCommands);
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
     for (const std::string& extra : app.get_subcommands().front()->remaining())
-      if (extra != "--") return unknown_option(*app.get_subcommands().front(), extra);
+      if (extra != "--") return policy::unknown_option(*app.get_subcommands().front(), extra);
   if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr)
     return "--status-fd: expected the number of an open descriptor";
   return error.what();
-}
-
-/// An option that was given nothing, as `--policy "$POLICY"` does, would mean the default
-/// otherwise.
-void refuse_empty_values(const CLI::App& command) {
-  for (const CLI::Option* option : command.get_options()) {
-    const std::vector<std::string>& given = option->results();
-    if (option->get_positional() || std::find(given.begin(), given.end(), "") == given.end())
-      continue;
-    throw CLI::ValidationError(option->get_name(), "expected a value, got nothing");
-  }
-  for (const CLI::App* inner : command.get_subcommands()) refuse_empty_values(*inner);
-}
-
-/// CLI11 takes the word behind `--policy=` as its value.
-void refuse_empty_values(std::span<char* const> words) {
-  for (const std::string_view word : words) {
-    if (word == "--") return;
-    if (word.starts_with("--") && word.find('=') == word.size() - 1)
-      throw CLI::ValidationError(option_word(std::string(word)), "expected a value, got nothing");
-  }
 }
 
 class RunCommand final : public Subcommand {
@@ -265,8 +227,8 @@ int parse_and_run(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
-    refuse_empty_values({argv, static_cast<std::size_t>(argc)});
-    refuse_empty_values(app);
+    policy::refuse_empty_values({argv, static_cast<std::size_t>(argc)});
+    policy::refuse_empty_values(app);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);
     std::fprintf(stderr, "belljar: %s\nbelljar: see belljar %s--help\n",
