@@ -17,6 +17,7 @@
 #include "supervisor/clock.hpp"
 #include "supervisor/failure.hpp"
 #include "supervisor/journal.hpp"
+#include "supervisor/owner.hpp"
 #include "supervisor/slots.hpp"
 
 namespace belljar::supervisor {
@@ -89,6 +90,7 @@ struct SessionSpec {
                                        ///< the session stays until it is ended.
   std::optional<Milliseconds> ttl;     ///< Absent: the default. Beyond the maximum: kBeyondMaximum.
   std::optional<Milliseconds> idle;    ///< Absent: never.
+  std::shared_ptr<Owner> owner;        ///< Ends with him, once his grace is over. Absent: nobody.
   std::optional<std::chrono::milliseconds> term_grace;  ///< 0 to 4 s; absent: the default.
   bool one_shot = false;  ///< /v1/run: counted against max_runs, and not kept after its end.
 

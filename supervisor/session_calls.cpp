@@ -109,6 +109,9 @@ void SessionImpl::check_expiry(TimePoint now) {
     request_end(EndedBy::kExpired);
   } else if (spec_.idle && now - last_use_ >= *spec_.idle) {
     request_end(EndedBy::kIdle);
+  } else if (const auto left = spec_.owner ? spec_.owner->left() : std::nullopt;
+             left && now - *left >= core_->config.owner_grace) {
+    request_end(EndedBy::kOwnerGone);
   }
 }
 

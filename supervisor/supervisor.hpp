@@ -36,6 +36,7 @@ struct Config {
   Milliseconds start_wait{10000};            ///< Of a start for its turn: kBusy.
   Milliseconds start_timeout{30000};         ///< From its turn to `started`: kTimeout.
   Milliseconds term_grace{2000};             ///< Between TERM and KILL, at most 4 s.
+  Milliseconds owner_grace{5000};            ///< Between an owner's end and that of his sessions.
   Milliseconds retention{600000};            ///< Of ended sessions.
   std::size_t retained_sessions = 256;       ///< The oldest go first, also beyond
   std::size_t retained_bytes = 64u << 20;    ///< that much of journals.

@@ -1,5 +1,7 @@
 // Sessions over time: from the slot to the last thing that is given back.
 #include <doctest/doctest.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -365,6 +367,46 @@ TEST_CASE("keep-alive moves the end forward only, and no further than the maximu
   SessionSpec spec = world.spec("two");
   spec.ttl = Milliseconds(60001);
   CHECK(world.run(world.supervisor->create(std::move(spec))).error().code == Code::kBeyondMaximum);
+}
+
+TEST_CASE("a session outlives its owner by the grace, and not at all when he comes back") {
+  World world;
+  const auto owner =
+      std::make_shared<Owner>(std::shared_ptr<Clock>(world.supervisor, &world.supervisor->clock()));
+  SessionSpec spec = world.spec("one");
+  spec.owner = owner;
+  const auto session = world.run(world.supervisor->create(std::move(spec))).value();
+  const auto other = world.session("other");
+  world.pass(Milliseconds(20000));
+  CHECK(session->state() == State::kRunning);
+  owner->leave();
+  world.pass(Milliseconds(4000));
+  owner->come_back();
+  world.pass(Milliseconds(20000));
+  CHECK(session->state() == State::kRunning);
+  owner->leave();
+  world.pass(Milliseconds(4000));
+  CHECK(session->state() == State::kRunning);
+  world.pass(Milliseconds(3000));
+  CHECK(session->state() == State::kEnded);
+  CHECK(session->end_record()->cause == "owner_gone");
+  CHECK(other->state() == State::kRunning);
+}
+
+TEST_CASE("an owner leaves with his process") {
+  asio::io_context loop;
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(::pause());
+  UniqueFd pidfd(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  REQUIRE(pidfd.valid());
+  const auto owner = Owner::of_process(loop.get_executor(), steady_clock(loop), std::move(pidfd));
+  loop.run_for(std::chrono::milliseconds(50));
+  CHECK_FALSE(owner->left());
+  ::kill(child, SIGKILL);
+  loop.restart();
+  loop.run_for(std::chrono::seconds(30));
+  CHECK(owner->left());
+  ::waitpid(child, nullptr, 0);
 }
 
 TEST_CASE("a session is idle without calls, attached clients and running commands, and only then") {
