@@ -9,7 +9,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from harness import BELLJAR, STAGE, remove_tree
+from harness import BELLJAR, ROOT, STAGE, remove_tree
 
 # What Docker and podman hide and write-protect by default.
 MASKED = ["/proc/asound", "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
@@ -56,6 +56,18 @@ def seccomp(allow_needed):
     return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules}
 
 
+def shipped_filter(name, without=()):
+    """container/NAME as the engine would hand it to runc, without the calls of `without`."""
+    profile = json.loads((ROOT / "container" / name).read_text())
+    rules = []
+    for rule in profile["syscalls"]:
+        names = [call for call in rule["names"] if rule["action"] != "SCMP_ACT_ALLOW" or call not in without]
+        if names:
+            rules.append({key: value for key, value in rule.items() if key != "comment"} | {"names": names})
+    return {"defaultAction": profile["defaultAction"], "defaultErrnoRet": profile["defaultErrnoRet"],
+            "architectures": [entry["architecture"] for entry in profile["archMap"]], "syscalls": rules}
+
+
 def mounts(hidden_helper):
     """`hidden_helper`: a full procfs that no path leads to, for which the kernel lets others be mounted."""
     made = [
@@ -78,10 +90,14 @@ def mounts(hidden_helper):
 
 
 class Container:
-    """A root directory that holds belljar and the host's /usr, and the settings to run it with."""
+    """A root directory that holds belljar and the host's /usr, and the settings to run it with. `filter` is what
+    shipped_filter made, None for none at all, and otherwise an imitation of Docker's; without `masks` nothing of
+    /proc is hidden or read-only (systempaths=unconfined)."""
 
-    def __init__(self, uid=0, narrow_filter=True, hidden_helper=True):
-        self.uid, self.narrow_filter, self.hidden_helper = uid, narrow_filter, hidden_helper
+    def __init__(self, uid=0, narrow_filter=True, hidden_helper=True, filter=..., masks=True, capabilities=FIVE):
+        self.uid, self.hidden_helper, self.masks = uid, hidden_helper, masks
+        self.capabilities = capabilities if uid == 0 else []
+        self.filter = seccomp(narrow_filter) if filter is ... else filter
         self.bundle = pathlib.Path(tempfile.mkdtemp(prefix="container-", dir=STAGE))
         self.bundle.chmod(0o755)
         self.root = self.bundle / "rootfs"
@@ -103,7 +119,9 @@ class Container:
         os.chown(self.root / "work", uid, uid)
 
     def config(self, arguments):
-        capabilities = FIVE if self.uid == 0 else []
+        confinement = {"maskedPaths": MASKED, "readonlyPaths": READ_ONLY} if self.masks else {}
+        if self.filter is not None:
+            confinement["seccomp"] = self.filter
         return {
             "ociVersion": "1.0.2",
             "process": {
@@ -111,16 +129,14 @@ class Container:
                 "args": list(map(str, arguments)),
                 "env": ["PATH=/usr/local/bin:/usr/bin:/bin", f"HOME={'/root' if self.uid == 0 else '/home/person'}"],
                 "cwd": "/work",
-                "capabilities": {name: capabilities for name in ("bounding", "effective", "permitted")},
+                "capabilities": {name: self.capabilities for name in ("bounding", "effective", "permitted")},
                 "noNewPrivileges": True,
             },
             "root": {"path": "rootfs", "readonly": False},
             "mounts": mounts(self.hidden_helper),
             "linux": {
                 "namespaces": [{"type": name} for name in ("pid", "network", "ipc", "uts", "mount")],
-                "maskedPaths": MASKED,
-                "readonlyPaths": READ_ONLY,
-                "seccomp": seccomp(self.narrow_filter),
+                **confinement,
             },
         }
 
