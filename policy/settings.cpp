@@ -82,8 +82,8 @@ constexpr SettingRow kRows[] = {
 };
 
 /// Variables with our prefix that are no settings of the daemon.
-constexpr std::array<std::string_view, 3> kOtherVariables = {"BELLJAR_CONFIG", "BELLJAR_BACK_END",
-                                                             "BELLJAR_LAUNCHER"};
+constexpr std::array<std::string_view, 4> kOtherVariables = {
+    "BELLJAR_CONFIG", "BELLJAR_BACK_END", "BELLJAR_LAUNCHER", "BELLJAR_BUILD_SHA"};
 
 /// What the simulator's backend and its compose file read, and the service never did.
 constexpr std::array<std::string_view, 11> kBackendVariables = {

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "api/belljard/confinement.hpp"
 #include "api/belljard/daemon.hpp"
 #include "api/belljard/listen.hpp"
 #include "api/belljard/privileges.hpp"
@@ -105,6 +106,7 @@ int run(const policy::SettingSources& sources, bool only_check) {
     std::puts("the settings are good");
     return 0;
   }
+  tell(observe_confinement());
   auto inheritance = prepare(*std::move(settings), service_arguments(sources));
   if (!inheritance) return complain(inheritance.error());
   for (const std::string& warning : inheritance->tokens.warnings()) log(Level::kWarning, warning);

@@ -69,7 +69,8 @@ def shipped_filter(name, without=()):
 
 
 def mounts(hidden_helper):
-    """`hidden_helper`: a full procfs that no path leads to, for which the kernel lets others be mounted."""
+    """`hidden_helper`: a full procfs that no path leads to, for which the kernel lets others be mounted; "uncovered":
+    one that a path does lead to."""
     made = [
         {"destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "nodev", "noexec"]},
         {"destination": "/dev", "type": "tmpfs", "source": "tmpfs",
@@ -86,6 +87,8 @@ def mounts(hidden_helper):
              "options": ["nosuid", "nodev", "noexec", "subset=pid", "hidepid=ptraceable"]},
             {"destination": "/hide", "type": "tmpfs", "source": "tmpfs", "options": ["ro", "size=4k"]},
         ]
+    if hidden_helper == "uncovered":
+        del made[-1]
     return made
 
 
