@@ -93,10 +93,15 @@ Outcome<Kind> kind_of(const Client& client, const Place& place) {
   if (place.path.empty()) return Kind::kDirectory;
   const Outcome<Answer> answer = client.call(Call("HEAD", files_target(place, place.path)));
   if (answer) return is_listing(*answer) ? Kind::kDirectory : Kind::kFile;
-  if (answer.error().status != 404) return tl::unexpected(answer.error());
+  if (answer.error().kind != FailureKind::kProblem) return tl::unexpected(answer.error());
   // A session that is not there is no file that is not there.
-  BELLJAR_TRY(client.get(session_path(place.session)));
-  return Kind::kNone;
+  if (answer.error().status == 404) BELLJAR_TRY(client.get(session_path(place.session)));
+  if (answer.error().status == 404) return Kind::kNone;
+  // Only a body says what is wrong.
+  Call look("GET", files_target(place, place.path));
+  look.sink = [](std::string_view) { return false; };
+  BELLJAR_TRY(client.call(look));
+  return tl::unexpected(answer.error());
 }
 
 bool is_directory(const std::string& path) {

@@ -16,7 +16,7 @@ constexpr std::size_t kPiece = std::size_t{64} << 10;
 
 /// The process will take no more, which is nobody's failure.
 bool has_ended(const Failure& failure) {
-  return failure.kind == FailureKind::kProblem && (failure.status == 409 || failure.status == 404);
+  return failure.kind == FailureKind::kProblem && failure.status == 409;
 }
 
 /// Writes `bytes` at `offset`: again where the connection breaks, which types nothing twice.

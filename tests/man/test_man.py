@@ -10,8 +10,9 @@ import sys
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent.parent / "tools"))
 import man_fields
+import man_settings
 
-from harness import BELLJAR, ROOT, SandboxTest, main, once
+from harness import BELLJAR, BUILD, ROOT, SandboxTest, main, once
 
 PAGES = ROOT / "docs" / "man"
 SCHEMA = {
@@ -31,22 +32,42 @@ SCHEMA = {
 }
 
 
-def help_of(*command):
-    return subprocess.run([BELLJAR, *command, "--help"], capture_output=True, text=True, check=True).stdout
+BELLJARCTL, BELLJARD = BUILD / "api" / "belljarctl", BUILD / "api" / "belljard"
+
+
+def help_of(*command, program=BELLJAR):
+    return subprocess.run([program, *command, "--help"], capture_output=True, text=True, check=True).stdout
+
+
+def daemon_page():
+    return man_settings.filled(*((PAGES / name).read_text() for name in ("belljar.1.scd", "belljard.8.scd")))
 
 
 class Pages(SandboxTest):
 
+    def check_options(self, page, *command, program=BELLJAR):
+        options = re.findall(r"^  (-\S+)", help_of(*command, program=program), re.MULTILINE)
+        explained = [name for line in options for name in line.split(",") if f"*{name}*" in page]
+        self.assertEqual(explained, [name for line in options for name in line.split(",")], command)
+
+    def check_program(self, page, program, *known):
+        commands = re.findall(r"^  (\w+) ", help_of(program=program).partition("Subcommands:")[2].partition("\n\n")[0],
+                              re.MULTILINE)
+        self.assertLessEqual(set(known), set(commands))
+        self.assertEqual([name for name in commands if f"*{program.name} {name}*" not in page], [])
+        for command in ([], *([name] for name in commands)):
+            self.check_options(page, *command, program=program)
+
     @once
     def test_each_option_and_command_of_the_help_is_explained(self):
-        page = (PAGES / "belljar.1.scd").read_text()
-        commands = re.findall(r"^  (\w+) ", help_of().partition("Subcommands:")[2], re.MULTILINE)
-        self.assertLessEqual({"run", "explain"}, set(commands))
-        self.assertEqual([name for name in commands if f"*belljar {name}*" not in page], [])
-        for command in ([], *([name] for name in commands)):
-            options = re.findall(r"^  (-\S+)", help_of(*command), re.MULTILINE)
-            explained = [name for line in options for name in line.split(",") if f"*{name}*" in page]
-            self.assertEqual(explained, [name for line in options for name in line.split(",")], command)
+        self.check_program((PAGES / "belljar.1.scd").read_text(), BELLJAR, "run", "explain")
+        self.check_program((PAGES / "belljarctl.1.scd").read_text(), BELLJARCTL, "run", "exec", "top")
+
+    @once
+    def test_each_setting_of_the_daemon_is_explained_in_its_own_page_too(self):
+        self.check_options(daemon_page(), program=BELLJARD)
+        self.assertIn("*--rlimit-nofile*", daemon_page())
+        self.assertNotIn("# SIGNALS", man_settings.settings_of((PAGES / "belljar.1.scd").read_text()))
 
     @once
     def test_each_section_of_a_policy_is_explained(self):
@@ -61,6 +82,8 @@ class Pages(SandboxTest):
     def test_scdoc_accepts_them(self):
         for page in sorted(PAGES.glob("*.scd")):
             filled = page.read_text().replace("@FIELDS@", man_fields.list_of(SCHEMA))
+            if page.name == "belljard.8.scd":
+                filled = daemon_page()
             done = subprocess.run(["scdoc"], input=filled, text=True, capture_output=True)
             self.assertEqual((done.returncode, done.stderr), (0, ""), page.name)
 
