@@ -16,17 +16,6 @@ constexpr Milliseconds kTrailingOutput{250};
 /// Between the kill of a process and the answer that it could not be waited for.
 constexpr Milliseconds kAfterKill{1000};
 
-std::optional<int> signal_number(const Json& signal) {
-  if (signal.is_number_integer()) return signal.get<int>();
-  if (!signal.is_string()) return std::nullopt;
-  const std::string name = signal.get<std::string>();
-  for (int number = 1; number < NSIG; ++number) {
-    const char* known = sigabbrev_np(number);
-    if (name == "SIG" + (known ? std::string(known) : std::to_string(number))) return number;
-  }
-  return std::nullopt;
-}
-
 const char* target_name(Process::Target target) {
   switch (target) {
     case Process::Target::kLeader:
@@ -41,6 +30,15 @@ const char* target_name(Process::Target target) {
 
 }  // namespace
 
+std::optional<int> signal_number(std::string_view name) {
+  if (name.starts_with("SIG")) name.remove_prefix(3);
+  for (int number = 1; number < NSIG; ++number) {
+    const char* known = sigabbrev_np(number);
+    if (name == (known ? std::string(known) : std::to_string(number))) return number;
+  }
+  return std::nullopt;
+}
+
 End end_of(const Json& record, WallTime time) {
   const auto cause = record.find("cause");
   if (!record.is_object() || cause == record.end() || !cause->is_string())
@@ -50,7 +48,9 @@ End end_of(const Json& record, WallTime time) {
   if (const auto code = record.find("exit_code"); code != record.end() && code->is_number_integer())
     end.exit_code = code->get<int>();
   if (const auto signal = record.find("signal"); signal != record.end())
-    end.signal = signal_number(*signal);
+    end.signal = signal->is_number_integer() ? signal->get<int>()
+                 : signal->is_string()       ? signal_number(signal->get<std::string>())
+                                             : std::nullopt;
   end.record = dumped(record);
   end.time = time;
   return end;

@@ -27,6 +27,9 @@ enum class EndedBy { kClient, kOperator, kDrain, kExpired, kIdle, kOwnerGone, kW
 /// "client", "expired"
 [[nodiscard]] std::string_view ended_by_name(EndedBy by);
 
+/// The number of "SIGTERM" or "TERM"; nothing where no signal has that name.
+[[nodiscard]] std::optional<int> signal_number(std::string_view name);
+
 struct TerminalSize {
   std::uint16_t columns = 80, rows = 24;
 };
@@ -84,6 +87,8 @@ struct SessionSpec {
   std::string policy_digest;  ///< Refused when it is another by now; empty: any.
   std::vector<std::string> settings;             ///< "limits.memory=512MiB", as of --set.
   std::map<std::string, std::string> variables;  ///< The policy's.
+  /// Of each process, the command's own among them.
+  std::map<std::string, std::string> environment;
   std::vector<WorkspaceFile> files;
 
   std::optional<ProcessSpec> command;  ///< Process 0; its end is the session's. Absent: none, and
@@ -243,6 +248,8 @@ class Session : public std::enable_shared_from_this<Session> {
   [[nodiscard]] virtual const std::string& workspace() const = 0;  ///< Absolute path.
   [[nodiscard]] virtual const std::string& policy() const = 0;
   [[nodiscard]] virtual const std::string& policy_digest() const = 0;
+  /// What was set over its policy, as it was asked for: "limits.memory=512MiB".
+  [[nodiscard]] virtual const std::vector<std::string>& settings() const = 0;
   [[nodiscard]] virtual const std::string& back_end() const = 0;
   [[nodiscard]] virtual const std::string& degraded() const = 0;  ///< JSON array as text.
   [[nodiscard]] virtual int init_pid() const = 0;                 ///< On the host; 0: none yet.

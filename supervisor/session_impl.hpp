@@ -107,6 +107,7 @@ class SessionImpl final : public Session {
   [[nodiscard]] const std::string& workspace() const override { return place_.workspace; }
   [[nodiscard]] const std::string& policy() const override { return spec_.policy; }
   [[nodiscard]] const std::string& policy_digest() const override { return spec_.policy_digest; }
+  [[nodiscard]] const std::vector<std::string>& settings() const override { return spec_.settings; }
   [[nodiscard]] const std::string& back_end() const override { return back_end_; }
   [[nodiscard]] const std::string& degraded() const override { return degraded_; }
   [[nodiscard]] int init_pid() const override { return init_pid_; }

@@ -183,6 +183,7 @@ Awaitable<Outcome<void>> SessionImpl::launch() {
   members["variables"] = Json::object();
   for (const auto& [name, value] : spec_.variables) members["variables"][name] = value;
   members["environment"] = Json::object();
+  for (const auto& [name, value] : spec_.environment) members["environment"][name] = value;
   const auto process = std::make_shared<ProcessImpl>(
       self(), 0, spec_.command ? std::move(*spec_.command) : ProcessSpec());
   const ProcessSpec& command = process->spec();
