@@ -4,8 +4,9 @@ _belljar_options_explain="-h --help -p --policy -v --volume -e --env -w --workdi
   --timeout --set --var"
 _belljar_options_run="$_belljar_options_explain --record --status-fd --explain-denials"
 _belljar_options_explain+=" --can --exposure --json"
-_belljar_options_daemon="--config --listen --token-file --sessions-root --workspace-root --uid-base --max-sessions --user
-  --policy-dir --session-policy --simulator --sandbox --port-base --session-ttl --agent-command
+_belljar_options_daemon="--config --listen --host --token-file --sessions-root --workspace-root --uid-base --max-sessions
+  --user --policy-dir --session-policy --simulator --sandbox --port-base --session-ttl --max-ttl --max-runs
+  --sessions-of-a-client --starts-a-minute --retention --agent-command
   --term-grace --drain-timeout --log --audit --rlimit-as --rlimit-cpu --rlimit-fsize --rlimit-nproc --rlimit-nofile"
 _belljar_options_selftest="-h --help -p --policy --uid --json -v --verbose $_belljar_options_daemon"
 _belljar_options_doctor="-h --help -p --policy --json --fix-script $_belljar_options_daemon"
@@ -37,7 +38,8 @@ _belljar_value() {
       ;;
     --can) compgen -W "read:/ write:/ exec:/ connect:" -- "$2" ;;
     --status-fd | --var | --uid | --uid-base | --max-sessions | --port-base | --listen | --user | \
-      --session-ttl | --agent-command | --term-grace | --drain-timeout | --rlimit-*) ;;
+      --session-ttl | --max-ttl | --max-runs | --sessions-of-a-client | --starts-a-minute | --retention | \
+      --host | --agent-command | --term-grace | --drain-timeout | --rlimit-*) ;;
     *) return 1 ;;
   esac
   return 0

@@ -24,6 +24,8 @@ constexpr std::string_view kOurs = "BELLJAR_", kSimulators = "AGENT_SIMULATOR_";
 constexpr SettingRow kRows[] = {
     {"listen", "--listen", "BELLJAR_LISTEN", Form::kAddress, &Settings::listen,
      "Where requests come in: unix:PATH or tcp:ADDRESS:PORT"},
+    {"hosts", "--host", "BELLJAR_HOSTS", Form::kText, &Settings::hosts,
+     "A name of this host's that requests over TCP may be sent to, beside addresses and localhost"},
     {"token_file", "--token-file", "BELLJAR_TOKEN_FILE", Form::kPath, &Settings::token_file,
      "The file, or directory of files, that clients' tokens are in"},
     {"", "", "BELLJAR_TOKEN", Form::kText, &Settings::token, "A token, for the environment only",
@@ -54,6 +56,22 @@ constexpr SettingRow kRows[] = {
     {"session_ttl", "--session-ttl", "BELLJAR_SESSION_TTL", Form::kDuration, &Settings::session_ttl,
      "How old a session may become", "AGENT_SIMULATOR_SESSION_LIFETIME_SECONDS",
      SimulatorUnit::kSeconds, 1},
+    {"max_ttl", "--max-ttl", "BELLJAR_MAX_TTL", Form::kDuration, &Settings::max_ttl,
+     "How old one may become whose client asks for it; by default as session_ttl", "",
+     SimulatorUnit::kNone, 1000},
+    {"max_runs", "--max-runs", "BELLJAR_MAX_RUNS", Form::kCount, &Settings::max_runs,
+     "How many of the sessions may be runs, of one command each", "", SimulatorUnit::kNone, 1,
+     1000000},
+    {"sessions_of_a_client", "--sessions-of-a-client", "BELLJAR_SESSIONS_OF_A_CLIENT", Form::kCount,
+     &Settings::sessions_of_a_client, "How many sessions one client may have at once; 0: any", "",
+     SimulatorUnit::kNone, 0, 1000000},
+    {"starts_a_minute", "--starts-a-minute", "BELLJAR_STARTS_A_MINUTE", Form::kCount,
+     &Settings::starts_a_minute,
+     "How many sessions and commands one client may start in a minute; 0: any", "",
+     SimulatorUnit::kNone, 0, 1000000},
+    {"retention", "--retention", "BELLJAR_RETENTION", Form::kDuration, &Settings::retention,
+     "How long an ended session can be asked for its record and output", "", SimulatorUnit::kNone,
+     0},
     {"agent_command", "--agent-command", "BELLJAR_AGENT_COMMAND", Form::kText,
      &Settings::agent_command, "What the agent simulator runs in each session: words, no quoting",
      "AGENT_SIMULATOR_COMMAND"},
@@ -439,6 +457,9 @@ class SettingsReader {
     if (settings_.port_base + settings_.max_sessions - 1 > 65535 && settings_.simulator)
       complain({set_by("port_base", "max_sessions"), 0, 0}, {},
                "the ports of sessions end beyond 65535; lower port_base or max_sessions");
+    if (settings_.session_ttl && settings_.max_ttl && *settings_.session_ttl > *settings_.max_ttl)
+      complain({set_by("session_ttl", "max_ttl"), 0, 0}, {},
+               "session_ttl is longer than max_ttl, which no session may outlive");
   }
 
   const SettingSources& sources_;

@@ -20,6 +20,7 @@ namespace belljar::policy {
 /// What the operator has set, defaults filled in.
 struct Settings {
   std::vector<std::string> listen;  ///< "unix:PATH" or "tcp:ADDRESS:PORT".
+  std::vector<std::string> hosts;   ///< Names that requests over TCP may be sent to.
   std::string token_file;
   std::string token;          ///< From the environment only: a file or a flag would show it.
   std::string sessions_root;  ///< Empty: the caller's default (launcher/selftest.hpp).
@@ -32,7 +33,10 @@ struct Settings {
   bool simulator = false;
   std::string sandbox = "auto";  ///< Or "off".
   std::uint64_t port_base = 7700;
-  std::optional<std::chrono::milliseconds> session_ttl;
+  std::optional<std::chrono::milliseconds> session_ttl, max_ttl;
+  std::optional<std::uint64_t> max_runs;
+  std::uint64_t sessions_of_a_client = 0, starts_a_minute = 0;  ///< 0: as many as it likes.
+  std::optional<std::chrono::milliseconds> retention;
   std::string agent_command = "python agent.py";  ///< Words apart by blanks.
   std::optional<std::chrono::milliseconds> term_grace, drain_timeout;
   std::string log = "text";  ///< Or "json".
