@@ -29,7 +29,11 @@ supervisor::Config config_of(const policy::Settings& settings) {
   config.policy = settings.sandbox == "off" ? "builtin:off@1" : settings.policy;
   config.port_base = static_cast<std::uint16_t>(settings.port_base);
   if (settings.session_ttl) config.max_ttl = *settings.session_ttl;
+  if (settings.max_ttl) config.max_ttl = *settings.max_ttl;
   config.default_ttl = settings.session_ttl;
+  config.sessions_of_a_client = settings.sessions_of_a_client;
+  if (settings.max_runs) config.max_runs = *settings.max_runs;
+  if (settings.retention) config.retention = *settings.retention;
   if (settings.term_grace) config.term_grace = *settings.term_grace;
   return config;
 }
@@ -187,7 +191,7 @@ void Daemon::offer_v1() {
   if (settings().simulator && settings().listen.empty()) return;
   V1Options options;
   options.settings = session_settings(settings());
-  options.environment = agent_environment(own_environment());
+  options.starts_a_minute = settings().starts_a_minute;
   v1_ = std::make_unique<V1Face>(supervisor_, self_test_, std::move(options));
   gate_.set_v1(v1_.get());
 }

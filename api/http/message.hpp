@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -54,6 +55,8 @@ struct Request {
   std::string failure;  ///< What the client is not told, for the log.
   bool keep_alive = true;
   bool upgrade = false;  ///< To a WebSocket, and formed as RFC 6455 asks.
+  /// While it is answered: whether who asked has hung up. Looks, and does not wait.
+  std::function<bool()> gone;
 };
 
 struct Response {

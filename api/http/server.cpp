@@ -136,6 +136,7 @@ class Server::Connection {
   void told(const Request& request, int status);
   Awaitable<void> discard();
   bool reserve(std::size_t bytes);
+  [[nodiscard]] bool hung_up();
 
   std::shared_ptr<State> state_;
   Socket socket_;
@@ -246,7 +247,13 @@ Awaitable<bool> Server::Connection::read_body(Reader& reader, std::size_t limit)
   co_return false;
 }
 
+bool Server::Connection::hung_up() {
+  pollfd peer{socket_.native_handle(), POLLRDHUP, 0};
+  return poll(&peer, 1, 0) > 0;
+}
+
 Awaitable<bool> Server::Connection::answer(Reader& reader, const Verdict& verdict) {
+  reader.request().gone = [this] { return hung_up(); };
   Response response = co_await verdict.answer(reader.request());
   co_return co_await send(reader, std::move(response), true);
 }
@@ -431,8 +438,7 @@ Awaitable<void> Server::Connection::Stream::finish() {
 }
 
 bool Server::Connection::Stream::gone() const {
-  pollfd peer{connection_.socket_.native_handle(), POLLRDHUP, 0};
-  return state_ == State::kDropped || poll(&peer, 1, 0) > 0;
+  return state_ == State::kDropped || connection_.hung_up();
 }
 
 Exchange::Raw Server::Connection::Stream::take(int status) {

@@ -14,9 +14,11 @@ namespace {
 using nlohmann::json;
 using std::chrono::milliseconds;
 
-bool says_json(std::string_view content_type) {
-  const std::string_view type = trim(content_type.substr(0, content_type.find(';')));
-  return same_name(type, "application/json");
+bool says_json(const Request& request) {
+  const std::string_view field = request.headers.find("content-type").value_or("");
+  const std::string_view type = trim(field.substr(0, field.find(';')));
+  return same_name(type, "application/json") ||
+         (request.method == "PATCH" && same_name(type, "application/merge-patch+json"));
 }
 
 /// RFC 6901, 3.
@@ -77,7 +79,7 @@ const char* kind_of(const json& value) {
 
 tl::expected<json, Problem> parse_body(const Request& request) {
   if (request.body.empty()) return json::object();
-  if (!says_json(request.headers.find("content-type").value_or("")))
+  if (!says_json(request))
     return tl::unexpected(Problem(415, "unsupported_media_type",
                                   "the body has to be JSON: content-type: application/json"));
   if (!nested_at_most(request.body, kDeepestBody))

@@ -8,15 +8,16 @@
 
 #include "api/self_test.hpp"
 #include "api/v1/problem.hpp"
+#include "api/v1/rate.hpp"
 #include "supervisor/supervisor.hpp"
 
 namespace belljar::api {
 
 /// The operator's, for sessions that are asked for here.
 struct V1Options {
-  std::vector<std::string> settings;               ///< Of each session: "limits.rlimits.cpu=60s".
-  std::map<std::string, std::string> environment;  ///< Of each process that names no own value.
-  std::chrono::milliseconds heartbeat{15000};      ///< Of streams that have nothing to say.
+  std::vector<std::string> settings;           ///< Of each session: "limits.rlimits.cpu=60s".
+  std::chrono::milliseconds heartbeat{15000};  ///< Of streams that have nothing to say.
+  std::uint64_t starts_a_minute = 0;           ///< Of each client; 0: as many as it likes.
 };
 
 /// Lives as long as the face.
@@ -24,6 +25,7 @@ struct V1Context {
   std::shared_ptr<supervisor::Supervisor> supervisor;
   std::shared_ptr<SelfTestCache> self_test;
   V1Options options;
+  std::shared_ptr<StartRate> rate;
 
   /// The session that the first captured part of `request` names; null where there is none, of
   /// which no_session tells the client. Its id goes to the log.

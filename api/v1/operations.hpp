@@ -8,5 +8,13 @@ namespace belljar::api {
 
 /// livez, readyz, version, policies, capabilities, limits: host.cpp.
 void add_host_operations(Router& router, const V1Context& context);
+/// Sessions: sessions.cpp.
+void add_session_operations(Router& router, const V1Context& context);
+
+/// Processes, and what may be done with one: processes.cpp.
+void add_process_operations(Router& router, const V1Context& context);
+
+/// exec and run, which wait for the end of a command: exec.cpp.
+void add_exec_operations(Router& router, const V1Context& context);
 
 }  // namespace belljar::api

@@ -1,0 +1,17 @@
+// Further processes of a session, for the operations that start one.
+#pragma once
+
+#include "api/v1/context.hpp"
+
+namespace belljar::api {
+
+/// A further process, within what the session's policy allows to each.
+[[nodiscard]] supervisor::Awaitable<supervisor::Outcome<std::shared_ptr<supervisor::Process>>>
+start_further(const V1Context& context, std::shared_ptr<supervisor::Session> session,
+              supervisor::ProcessSpec spec);
+
+/// 422 of a duration in a query that is longer than anybody waits.
+[[nodiscard]] Response too_long(Request& request, const std::string& parameter,
+                                supervisor::Milliseconds most);
+
+}  // namespace belljar::api
