@@ -51,9 +51,19 @@ std::optional<Response> Gate::check_origin(Request& head) const {
   return turn_away(head, 403, "origin", "Browser origins are refused");
 }
 
+/// The simulator's clients know it by names that nobody tells us.
+std::optional<Response> Gate::check_host(Request& head) const {
+  if (!is_v1(head) || head.peer.local) return std::nullopt;
+  const std::string_view host = head.headers.find("host").value_or("");
+  if (hosts_.take(host)) return std::nullopt;
+  return turn_away(head, 421, "misdirected",
+                   "This host has no such name; its operator can give it one with --host");
+}
+
 Verdict Gate::judge(Request& head) {
   Verdict verdict;
-  verdict.refuse = authenticate(head);
+  verdict.refuse = check_host(head);
+  if (!verdict.refuse) verdict.refuse = authenticate(head);
   if (!verdict.refuse) verdict.refuse = check_origin(head);
   if (!verdict.refuse) return route(head);
   // Clients of the simulator know a refused upgrade by this status and nothing else.

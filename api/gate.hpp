@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "api/hosts.hpp"
 #include "api/http/server.hpp"
 #include "api/simulator/face.hpp"
 #include "api/tokens.hpp"
@@ -23,7 +24,11 @@ class Gate final : public Handler {
 
   void set_tokens(Tokens tokens) { tokens_ = std::move(tokens); }
   void set_simulator(SimulatorFace* face) { simulator_ = face; }
-  void set_v1(V1Face* face) { v1_ = face; }
+  /// Requests for it that come over TCP have to name one of `hosts`.
+  void set_v1(V1Face* face, Hosts hosts) {
+    v1_ = face;
+    hosts_ = std::move(hosts);
+  }
   /// GET /metrics, with the credentials of either face.
   void set_metrics(std::function<std::string()> metrics) { metrics_ = std::move(metrics); }
 
@@ -37,6 +42,7 @@ class Gate final : public Handler {
   /// Nothing when `head` may go on; its client is set then.
   [[nodiscard]] std::optional<Response> authenticate(Request& head) const;
   [[nodiscard]] std::optional<Response> check_origin(Request& head) const;
+  [[nodiscard]] std::optional<Response> check_host(Request& head) const;
   [[nodiscard]] Verdict route(Request& head);
   /// In the words of the face that `head` is for.
   [[nodiscard]] Response turn_away(Request& head, int status, std::string_view code,
@@ -47,6 +53,7 @@ class Gate final : public Handler {
   Listener listener_;
   SimulatorFace* simulator_ = nullptr;
   V1Face* v1_ = nullptr;
+  Hosts hosts_;
   std::function<std::string()> metrics_;
 };
 

@@ -299,6 +299,16 @@ class Hosts(V1Test):
         self.assertNotIn("degraded", self.over_tcp(v1).create())
 
     @as_shipped
+    def test_a_name_that_is_not_the_hosts_is_refused_over_tcp(self):
+        v1 = self.v1("--host=sandbox.example")
+        tcp = self.over_tcp(v1)
+        for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "", "a b", "[::1", "localhost:x"):
+            tcp.problem(421, "misdirected", "GET", "/v1/sessions", headers={"Host": host})
+        for host in ("127.0.0.1:80", "[::1]:80", "LOCALHOST", "a.localhost", "sandbox.example:8000"):
+            self.assertEqual(tcp.call("GET", "/v1/sessions", headers={"Host": host}).status, 200, host)
+        self.assertEqual(v1.call("GET", "/v1/sessions", headers={"Host": "anything"}).status, 200, "a socket has no name")
+
+    @as_shipped
     def test_without_a_token_tcp_gets_nothing_and_the_socket_needs_none(self):
         v1 = self.v1()
         tcp = self.over_tcp(v1)
