@@ -157,6 +157,9 @@ Outcome<void> Core::check(const SessionSpec& spec) const {
         static_cast<std::uint64_t>(config.max_ttl.count() / 1000));
   if (spec.command && spec.command->argv.empty())
     return refuse(Code::kInvalid, "a command needs an argv");
+  if (spec.workspace && !spec.files.empty())
+    return refuse(Code::kInvalid, "files are for workspaces that are made",
+                  "write them into the workspace that is there");
   const bool served = std::ranges::any_of(
       facts.policies, [&](const ServedPolicy& policy) { return policy.name == spec.policy; });
   if (!served)
@@ -177,7 +180,7 @@ Outcome<std::shared_ptr<SessionImpl>> Core::admit(SessionSpec spec) {
   Place place;
   place.uid = lease->slot().uid;
   place.port = lease->slot().port;
-  place.workspace = facts.sessions_root + "/" + spec.id;
+  place.workspace = spec.workspace ? spec.workspace->path : facts.sessions_root + "/" + spec.id;
   if (spec.complete) {
     const std::string id = spec.id, policy = spec.policy;
     const auto complete = std::exchange(spec.complete, nullptr);
@@ -328,6 +331,22 @@ Awaitable<void> Core::retry_quarantined() {
   }
 }
 
+/// Nothing tells when somebody removes a directory that a session has been given.
+Awaitable<void> Core::look_for_workspaces() {
+  const auto elsewhere = [](const auto& session) {
+    return session->works_elsewhere() && session->state() == Session::State::kRunning;
+  };
+  if (std::ranges::none_of(sessions_, elsewhere)) co_return;
+  Request request("gone", Json::object());
+  const Outcome<Reply> reply = co_await ask(std::move(request), kAskLimit);
+  if (!reply) co_return;
+  const auto names = reply->ok.find("workspaces");
+  if (names == reply->ok.end() || !names->is_array()) co_return;
+  for (const Json& name : *names)
+    if (const auto session = name.is_string() ? find(name.get<std::string>()) : nullptr)
+      if (session->works_elsewhere()) session->request_end(EndedBy::kWorkspaceGone);
+}
+
 Awaitable<void> Core::keep_house() {
   const std::shared_ptr<Core> self = shared_from_this();
   TimePoint next_retry = clock->now() + kRetryQuarantine;
@@ -337,6 +356,7 @@ Awaitable<void> Core::keep_house() {
     if (stopped) break;
     const TimePoint now = clock->now();
     for (const std::shared_ptr<SessionImpl>& session : sessions()) session->check_expiry(now);
+    co_await look_for_workspaces();
     prune(now);
     if (now < next_retry) continue;
     next_retry = now + kRetryQuarantine;

@@ -105,6 +105,7 @@ class Core : public std::enable_shared_from_this<Core> {
   [[nodiscard]] std::string make_id() const;
   void prune(TimePoint now);
   [[nodiscard]] Awaitable<void> retry_quarantined();
+  [[nodiscard]] Awaitable<void> look_for_workspaces();
 
   std::vector<std::shared_ptr<SessionImpl>> sessions_;  ///< In the order of their creation.
   std::map<std::uint32_t, std::string> left_behind_;    ///< Workspaces of quarantined slots.

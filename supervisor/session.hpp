@@ -70,6 +70,13 @@ struct WorkspaceFile {
   bool directory = false;  ///< `content` is not looked at.
 };
 
+/// A directory that is there already, for a session to work in. It stays when the session goes;
+/// HOME is a directory of the session's own.
+struct ExistingWorkspace {
+  std::string path;    ///< Absolute, below one of the operator's workspace roots.
+  bool chown = false;  ///< It and what is in it become the session's; otherwise it has to be.
+};
+
 /// Where a session is to be, known once its slot is leased.
 struct Place {
   std::uint32_t uid = 0;
@@ -89,7 +96,8 @@ struct SessionSpec {
   std::map<std::string, std::string> variables;  ///< The policy's.
   /// Of each process, the command's own among them.
   std::map<std::string, std::string> environment;
-  std::vector<WorkspaceFile> files;
+  std::vector<WorkspaceFile> files;  ///< None with an existing workspace.
+  std::optional<ExistingWorkspace> workspace;
 
   std::optional<ProcessSpec> command;  ///< Process 0; its end is the session's. Absent: none, and
                                        ///< the session stays until it is ended.
@@ -133,6 +141,7 @@ class Process : public std::enable_shared_from_this<Process> {
 
   [[nodiscard]] virtual std::uint32_t id() const = 0;  ///< 0 is the session's own command.
   [[nodiscard]] virtual const std::vector<std::string>& argv() const = 0;
+  [[nodiscard]] virtual bool of_shell() const = 0;  ///< It is a command of the session's shell.
   [[nodiscard]] virtual State state() const = 0;
   [[nodiscard]] virtual int pid() const = 0;  ///< Inside; 0 where it is not known.
   [[nodiscard]] virtual WallTime started() const = 0;
@@ -301,6 +310,8 @@ class Session : public std::enable_shared_from_this<Session> {
   /// `source` is read to its end: a file, a memfd or a pipe. The old file stays until all is there.
   [[nodiscard]] virtual Awaitable<Outcome<Written>> write(WriteRequest request,
                                                           UniqueFd source) = 0;
+  /// Of an existing workspace: what others have added since becomes the session's.
+  [[nodiscard]] virtual Awaitable<Outcome<void>> claim() = 0;
   enum class Recursive { kNo, kYes };
   [[nodiscard]] virtual Awaitable<Outcome<void>> remove(std::string path, Recursive recursive) = 0;
   /// A tar goes to or comes from `pipe`; answers at its end.

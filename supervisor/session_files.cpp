@@ -133,6 +133,16 @@ Awaitable<Outcome<Written>> SessionImpl::write(WriteRequest request, UniqueFd so
   co_return written;
 }
 
+Awaitable<Outcome<void>> SessionImpl::claim() {
+  const std::shared_ptr<SessionImpl> self = this->self();
+  Json members;
+  members["workspace"] = spec_.id;
+  Request order("claim", std::move(members));
+  const Outcome<Reply> reply = co_await file_work(std::move(order));
+  BELLJAR_CO_TRY(reply);
+  co_return Outcome<void>();
+}
+
 Awaitable<Outcome<void>> SessionImpl::remove(std::string path, Recursive recursive) {
   const std::shared_ptr<SessionImpl> self = this->self();
   Json members = place_of(spec_.id, path);

@@ -29,6 +29,7 @@ class ProcessImpl final : public Process {
   [[nodiscard]] const std::vector<std::string>& argv() const override {
     return spec_.shown_argv.empty() ? spec_.argv : spec_.shown_argv;
   }
+  [[nodiscard]] bool of_shell() const override { return !spec_.shown_argv.empty(); }
   [[nodiscard]] Offsets end_offsets() const override { return end_offsets_; }
   [[nodiscard]] State state() const override { return state_; }
   [[nodiscard]] int pid() const override { return pid_; }
@@ -139,6 +140,7 @@ class SessionImpl final : public Session {
   [[nodiscard]] Awaitable<Outcome<Listing>> list(ListRequest request) override;
   [[nodiscard]] Awaitable<Outcome<OpenFile>> open(std::string path) override;
   [[nodiscard]] Awaitable<Outcome<Written>> write(WriteRequest request, UniqueFd source) override;
+  [[nodiscard]] Awaitable<Outcome<void>> claim() override;
   [[nodiscard]] Awaitable<Outcome<void>> remove(std::string path, Recursive recursive) override;
   [[nodiscard]] Awaitable<Outcome<void>> archive(std::string path, Way way, UniqueFd pipe) override;
 
@@ -149,6 +151,7 @@ class SessionImpl final : public Session {
   void broke();
   void request_end(EndedBy by);
   void check_expiry(TimePoint now);
+  [[nodiscard]] bool works_elsewhere() const { return spec_.workspace.has_value(); }
   [[nodiscard]] bool one_shot() const { return spec_.one_shot; }
   [[nodiscard]] bool failed() const { return brought_up_ && !*brought_up_; }
   [[nodiscard]] const std::optional<Outcome<void>>& brought_up() const { return brought_up_; }
@@ -171,6 +174,7 @@ class SessionImpl final : public Session {
 
   [[nodiscard]] Awaitable<Outcome<void>> bring_up();
   [[nodiscard]] Awaitable<Outcome<void>> prepare();
+  [[nodiscard]] Awaitable<Outcome<void>> adopt();
   [[nodiscard]] Awaitable<Outcome<void>> launch();
   [[nodiscard]] Awaitable<Outcome<void>> wait_started();
   [[nodiscard]] Awaitable<void> terminate();

@@ -145,6 +145,8 @@ Awaitable<Outcome<void>> SessionImpl::bring_up() {
   BELLJAR_CO_TRY(turn);
   const Outcome<void> prepared = co_await prepare();
   BELLJAR_CO_TRY(prepared);
+  const Outcome<void> adopted = co_await adopt();
+  BELLJAR_CO_TRY(adopted);
   const Outcome<void> launched = co_await launch();
   BELLJAR_CO_TRY(launched);
   co_return co_await wait_started();
@@ -169,6 +171,18 @@ Awaitable<Outcome<void>> SessionImpl::prepare() {
   workspace_made_ = code == Code::kTimeout || code == Code::kLost;
   unsure_ = workspace_made_;
   co_return tl::unexpected<Failure>(reply.error());
+}
+
+Awaitable<Outcome<void>> SessionImpl::adopt() {
+  if (!spec_.workspace) co_return Outcome<void>();
+  Json members;
+  members["workspace"] = spec_.id;
+  members["path"] = spec_.workspace->path;
+  members["owner"] = spec_.workspace->chown ? "chown" : "keep";
+  Request request("adopt", std::move(members));
+  const Outcome<Reply> reply = co_await core_->ask(std::move(request), kFileWorkLimit);
+  BELLJAR_CO_TRY(reply);
+  co_return Outcome<void>();
 }
 
 Awaitable<Outcome<void>> SessionImpl::launch() {

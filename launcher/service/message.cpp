@@ -85,6 +85,20 @@ Demand read_archive(Object& object) {
   return archive;
 }
 
+Demand read_adopt(Object& object) {
+  Adopt adopt;
+  adopt.workspace = object.workspace();
+  adopt.path = object.text("path");
+  const std::string owner = object.text("owner");
+  adopt.chown = owner == "chown";
+  if (owner != "chown" && owner != "keep") object.wrong("owner", "expected \"keep\" or \"chown\"");
+  return adopt;
+}
+
+Demand read_claim(Object& object) { return Claim{object.workspace()}; }
+
+Demand read_gone(Object&) { return Gone{}; }
+
 Demand read_sweep(Object& object) { return Sweep{object.uid("uid")}; }
 
 Demand read_selftest(Object&) { return Selftest{}; }
@@ -93,6 +107,7 @@ constexpr DemandKind<Demand> kDemands[] = {
     {"hello", read_hello},   {"prepare", read_prepare},  {"remove", read_remove},
     {"launch", read_launch}, {"list", read_list},        {"open", read_open},
     {"write", read_write},   {"delete", read_delete},    {"archive", read_archive},
+    {"adopt", read_adopt},   {"claim", read_claim},      {"gone", read_gone},
     {"sweep", read_sweep},   {"selftest", read_selftest}};
 
 }  // namespace

@@ -70,13 +70,25 @@ struct Archive {
   std::string workspace, path;
   bool into = false;  ///< Into the workspace.
 };
+/// A directory of the caller's becomes what a prepared workspace's session works in; the prepared
+/// one is its home.
+struct Adopt {
+  std::string workspace, path;
+  bool chown = false;  ///< It is handed over; otherwise it has to be the session's already.
+};
+/// What has been added to an adopted directory since is handed over.
+struct Claim {
+  std::string workspace;
+};
+/// Which adopted directories are gone.
+struct Gone {};
 struct Sweep {
   uid_t uid = 0;
 };
 struct Selftest {};
 
 using Demand = std::variant<Hello, Prepare, Remove, Launch, List, Open, Write, Delete, Archive,
-                            Sweep, Selftest>;
+                            Adopt, Claim, Gone, Sweep, Selftest>;
 
 struct Request {
   std::uint64_t id = 0;

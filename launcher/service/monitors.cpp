@@ -15,14 +15,17 @@ namespace belljar::service {
 using sys::UniqueFd;
 
 Outcome<void> Monitors::launch(Session session, const UniqueFd& order,
-                               const std::vector<UniqueFd>& standard, Started started) {
+                               const std::vector<UniqueFd>& standard, int existing,
+                               Started started) {
   std::array<int, 2> ends{};
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0)
     return call_failed(errno, "make a session socket");
   UniqueFd ours(ends[0]);
   const UniqueFd theirs(ends[1]);
-  const int error = zygote_.ask(
-      {order.get(), standard[0].get(), standard[1].get(), standard[2].get(), theirs.get()});
+  LaunchParts parts = {order.get(), standard[0].get(), standard[1].get(), standard[2].get(),
+                       theirs.get()};
+  if (existing >= 0) parts.push_back(existing);
+  const int error = zygote_.ask(parts);
   if (error == EAGAIN || error == ETOOMANYREFS)
     return refuse(Code::kBusy, "too many launches wait already");
   if (error != 0) return call_failed(error, "ask the zygote for a monitor");

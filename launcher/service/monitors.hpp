@@ -31,9 +31,11 @@ class Monitors {
   explicit Monitors(Zygote zygote) : zygote_(std::move(zygote)) {}
 
   /// Asks the zygote for one; `started` is called when there is an answer. `standard` are the
-  /// command's stdin, stdout and stderr, `order` a sealed memfd.
+  /// command's stdin, stdout and stderr, `order` a sealed memfd, `existing` the directory that it
+  /// works in when that is not its workspace (-1: it is).
   [[nodiscard]] Outcome<void> launch(Session session, const sys::UniqueFd& order,
-                                     const std::vector<sys::UniqueFd>& standard, Started started);
+                                     const std::vector<sys::UniqueFd>& standard, int existing,
+                                     Started started);
 
   /// Takes the zygote's answers.
   void take_answers();

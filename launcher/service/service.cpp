@@ -413,7 +413,7 @@ Outcome<OpenedWorkspace> Service::find_ready(const std::string& name) const {
 void Service::work_inside(std::uint64_t id, const std::string& name, Descriptors descriptors,
                           std::function<Outcome<Finding>(int, uid_t)> work,
                           std::chrono::seconds limit) {
-  Outcome<OpenedWorkspace> opened = find_ready(name);
+  Outcome<OpenedWorkspace> opened = find_place(name);
   if (!opened) return reply(id, opened.error());
   Job job;
   job.limit = limit;
@@ -504,6 +504,8 @@ void Service::serve(std::uint64_t id, const Remove& order, Descriptors) {
   if (!opened) return reply(id, opened.error());
   if (is_in_use(order.workspace, std::nullopt))
     return reply(id, Fault{Code::kBusy, "a session has the workspace " + order.workspace, 0});
+  // What it has adopted is its owner's, and stays as it is.
+  adopted_.erase(order.workspace);
   const auto answered = [this, id](Answer answer) { reply(id, std::move(answer.body)); };
   if (!remove_workspace(order.workspace, *std::move(opened), answered))
     reply(id, Fault{Code::kBusy, "too many requests wait already", 0});
@@ -550,8 +552,10 @@ void Service::launch(std::uint64_t id, const Launch& order, const std::string& t
     if (!made) return reply(id, made.error());
     reply(id, std::string(R"({"ok":{}})"), *std::move(made));
   };
+  const auto adopted = adopted_.find(order.workspace);
+  const int existing = adopted == adopted_.end() ? -1 : adopted->second.directory.get();
   const Outcome<void> asked =
-      monitors_->launch({order.uid, order.workspace}, memory, standard, started);
+      monitors_->launch({order.uid, order.workspace}, memory, standard, existing, started);
   if (!asked) reply(id, asked.error());
 }
 

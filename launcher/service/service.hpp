@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "launcher/service/channel.hpp"
+#include "launcher/service/existing_workspace.hpp"
 #include "launcher/service/helper_process.hpp"
 #include "launcher/service/jobs.hpp"
 #include "launcher/service/message.hpp"
@@ -74,6 +75,9 @@ class Service {
   void launch(std::uint64_t id, const Launch& order, const std::string& text,
               Descriptors descriptors);
   void serve(std::uint64_t id, const List& order, Descriptors descriptors);
+  void serve(std::uint64_t id, const Adopt& order, Descriptors descriptors);
+  void serve(std::uint64_t id, const Claim& order, Descriptors descriptors);
+  void serve(std::uint64_t id, const Gone& order, Descriptors descriptors);
   void serve(std::uint64_t id, const Open& order, Descriptors descriptors);
   void serve(std::uint64_t id, const Write& order, Descriptors descriptors);
   void serve(std::uint64_t id, const Delete& order, Descriptors descriptors);
@@ -91,6 +95,13 @@ class Service {
   void add_job(std::uint64_t id, Job job);
   /// The workspace, unless it is being made or removed.
   [[nodiscard]] Outcome<OpenedWorkspace> find_ready(const std::string& name) const;
+  /// The directory that a session works in: its workspace, or the one that it has adopted.
+  [[nodiscard]] Outcome<OpenedWorkspace> find_place(const std::string& name) const;
+  [[nodiscard]] Outcome<void> check_adoption(const std::string& name,
+                                             const ExistingWorkspace& wanted, uid_t uid,
+                                             bool chown) const;
+  [[nodiscard]] Outcome<void> hand_over_to(const std::string& name, int directory, uid_t uid,
+                                           std::function<void(Answer)> done);
   [[nodiscard]] Outcome<OpenedWorkspace> make_workspace(const Prepare& order);
   /// A job in the workspace, under its session's uid: `work(directory, owner)`.
   void work_inside(std::uint64_t id, const std::string& name, Descriptors descriptors,
@@ -113,6 +124,7 @@ class Service {
   std::deque<Outgoing> outgoing_;
   std::set<std::string> changing_;             ///< Workspaces that are being made or removed.
   std::map<uid_t, std::string> workspace_of_;  ///< Of each uid of the pool that has one.
+  std::map<std::string, ExistingWorkspace> adopted_;  ///< By the name of the session's own.
   bool ended_ = false;
   bool zygote_gone_ = false;
 };

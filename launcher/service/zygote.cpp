@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <charconv>
+#include <climits>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "launcher/service/monitor.hpp"
 #include "launcher/service/session_channel.hpp"
 #include "launcher/service/unsandboxed.hpp"
+#include "launcher/sys/proc.hpp"
 #include "launcher/sys/raw.hpp"
 
 namespace belljar::service {
@@ -56,15 +58,37 @@ Record refusal(const Launch& launch, std::string reason, std::string where) {
 
 policy::Id number(std::uint32_t id) { return {policy::Id::From::kNumber, id}; }
 
-void serve_launch(const Inherited& inherited, const Launch& launch, UniqueFd session) {
+/// Where a directory is now, which may have another name by now than when it was opened.
+std::string path_of(const UniqueFd& directory) {
+  const std::string entry = "self/fd/" + std::to_string(directory.get());
+  std::string path(PATH_MAX, '\0');
+  const ssize_t size = readlinkat(sys::proc_directory(), entry.c_str(), path.data(), path.size());
+  path.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
+  return path;
+}
+
+/// The session works in a directory of the caller's; HOME is its own workspace, which goes with it.
+void work_elsewhere(policy::Policy& policy, const std::string& home) {
+  policy::Filesystem& files = policy.filesystem;
+  if (files.home.kind != policy::HomeKind::kWorkspace) return;
+  files.home = {policy::HomeKind::kPath, home};
+  policy::Mount mount;
+  mount.source = home;
+  files.mounts.insert_or_assign(home, std::move(mount));
+  files.hide.emplace(home.substr(0, home.find('/', 1)), "holds the homes of other sessions");
+}
+
+void serve_launch(const Inherited& inherited, const Launch& launch, const UniqueFd& existing,
+                  UniqueFd session) {
   const ServedPolicy* served = inherited.policies.find(launch.policy);
   if (served == nullptr)
     return SessionChannel(std::move(session)).over(refusal(launch, "there is no such policy", {}));
   const policy::Id own{policy::Id::From::kCaller, 0};
+  const std::string own_workspace = inherited.sessions_root + "/" + launch.workspace;
   const bool privileged = inherited.pool.privileged;
   auto policy = policy_of_launch(*served, launch, privileged ? number(launch.uid) : own,
                                  privileged ? number(inherited.pool.group_of(launch.uid)) : own,
-                                 inherited.sessions_root + "/" + launch.workspace);
+                                 existing.valid() ? path_of(existing) : own_workspace);
   if (!policy) {
     std::string reason;
     for (const policy::Diagnostic& wrong : policy.error())
@@ -74,6 +98,10 @@ void serve_launch(const Inherited& inherited, const Launch& launch, UniqueFd ses
   }
   SessionOrder order;
   order.policy = *std::move(policy);
+  if (existing.valid()) {
+    work_elsewhere(order.policy, own_workspace);
+    order.workspace = existing.get();
+  }
   order.command.stands_by = !launch.argv;
   order.command.argv = launch.argv.value_or(std::vector<std::string>{});
   order.command.directory = launch.directory;
@@ -93,6 +121,7 @@ void serve_launch(const Inherited& inherited, const Launch& launch, UniqueFd ses
   for (int fd = 0; fd < 3; ++fd)
     if (dup2(parts[static_cast<std::size_t>(fd) + 1].get(), fd) != fd) _exit(1);
   UniqueFd session = std::move(parts[4]);
+  const UniqueFd existing = parts.size() > kLaunchParts ? std::move(parts[5]) : UniqueFd();
   // The service has read it before, and nobody can have changed it since.
   const Outcome<std::uint64_t> size = check_sealed(parts[0].get(), kLargestMessage);
   const Outcome<std::string> text = size ? read_whole(parts[0].get(), *size) : std::string();
@@ -100,7 +129,7 @@ void serve_launch(const Inherited& inherited, const Launch& launch, UniqueFd ses
   const auto request = read_request(text.value_or(""));
   const Launch* launch = request ? std::get_if<Launch>(&request->demand) : nullptr;
   if (launch == nullptr) _exit(1);
-  serve_launch(inherited, *launch, std::move(session));
+  serve_launch(inherited, *launch, existing, std::move(session));
   _exit(0);
 }
 
@@ -118,7 +147,8 @@ long start_monitor(const Inherited& inherited, std::vector<UniqueFd> parts) {
   for (;;) {
     Received received = receive(socket.get(), kLargestMessage);
     if (received.kind != Received::Kind::kMessage) _exit(0);
-    const bool whole = received.descriptors.size() == std::tuple_size_v<LaunchParts>;
+    const std::size_t parts = received.descriptors.size();
+    const bool whole = parts == kLaunchParts || parts == kLaunchParts + 1;
     const std::string answer =
         std::to_string(whole ? start_monitor(inherited, std::move(received.descriptors)) : -EMFILE);
     if (send(socket.get(), answer.data(), answer.size(), MSG_NOSIGNAL) < 0) _exit(0);

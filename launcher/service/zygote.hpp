@@ -7,9 +7,9 @@
 
 #include <sys/types.h>
 
-#include <array>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launcher/service/pool.hpp"
 #include "launcher/service/served_policies.hpp"
@@ -18,8 +18,10 @@
 namespace belljar::service {
 
 /// What a launch is made of: the request's text in a sealed memfd, the command's stdin, stdout and
-/// stderr, and the monitor's end of the session socket.
-using LaunchParts = std::array<int, 5>;
+/// stderr, the monitor's end of the session socket, and, where it is not its workspace, the
+/// directory that the session works in.
+using LaunchParts = std::vector<int>;
+inline constexpr std::size_t kLaunchParts = 5;  ///< Without the last.
 
 class Zygote {
  public:

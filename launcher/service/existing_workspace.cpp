@@ -1,0 +1,163 @@
+#include "launcher/service/existing_workspace.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <string_view>
+
+#include "launcher/service/inside.hpp"
+#include "launcher/sys/raw.hpp"
+#include "launcher/sys/resolve.hpp"
+#include "policy/quote.hpp"
+#include "policy/units.hpp"
+
+namespace belljar::service {
+namespace {
+
+using policy::in_quotes;
+using sys::UniqueFd;
+using Listing = std::unique_ptr<DIR, int (*)(DIR*)>;
+
+constexpr int kDeepest = 64;
+constexpr std::uint64_t kMostEntries = 1'000'000;
+
+class HandOver {
+ public:
+  HandOver(uid_t uid, gid_t gid, const OtherOwners& others)
+      : uid_(uid), gid_(gid), others_(others) {}
+
+  Outcome<void> tree(int directory, int depth, dev_t device) {
+    if (depth > kDeepest)
+      return refuse(Code::kRefused, "the directory is deeper than " + std::to_string(kDeepest));
+    const Listing list(fdopendir(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
+                       [](DIR* open) { return open == nullptr ? 0 : closedir(open); });
+    if (!list) return call_failed(errno, "read a directory");
+    while (const dirent* entry = readdir(list.get())) {
+      const char* name = static_cast<const char*>(entry->d_name);
+      if (std::string_view(name) == "." || std::string_view(name) == "..") continue;
+      if (++entries_ > kMostEntries)
+        return refuse(Code::kTooLarge, "more than " + std::to_string(kMostEntries) + " entries");
+      BELLJAR_CHECK(this->entry(directory, name, depth, device));
+    }
+    return {};
+  }
+
+  /// By the descriptor: whatever has that name by now.
+  void change(int found, const struct stat& about) {
+    if (about.st_uid == uid_ && about.st_gid == gid_) return;
+    const bool changed = fchownat(found, "", uid_, gid_, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) == 0;
+    ++(changed ? changed_ : left_out_);
+  }
+
+  [[nodiscard]] bool is_anothers(const struct stat& about) const {
+    return about.st_uid != uid_ &&
+           std::find(others_.begin(), others_.end(), about.st_uid) != others_.end();
+  }
+
+  [[nodiscard]] std::string json() const {
+    return "{\"changed\":" + std::to_string(changed_) +
+           ",\"left_out\":" + std::to_string(left_out_) + "}";
+  }
+
+ private:
+  Outcome<void> entry(int directory, const char* name, int depth, dev_t device) {
+    const UniqueFd found(openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    struct stat about {};
+    if (!found.valid() || fstat(found.get(), &about) != 0) return {};  // It has gone.
+    const bool plain =
+        S_ISREG(about.st_mode) && about.st_nlink == 1 && (about.st_mode & (S_ISUID | S_ISGID)) == 0;
+    const bool taken = S_ISDIR(about.st_mode) || S_ISLNK(about.st_mode) || plain;
+    if (about.st_dev != device || !taken || is_anothers(about)) {
+      ++left_out_;
+      return {};
+    }
+    if (S_ISDIR(about.st_mode)) {
+      const UniqueFd inner(
+          openat(directory, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+      struct stat same {};
+      // What has been exchanged meanwhile is somebody's game, and is left alone.
+      if (!inner.valid() || fstat(inner.get(), &same) != 0 || same.st_ino != about.st_ino ||
+          same.st_dev != about.st_dev) {
+        ++left_out_;
+        return {};
+      }
+      BELLJAR_CHECK(tree(inner.get(), depth + 1, device));
+    }
+    change(found.get(), about);
+    return {};
+  }
+
+  uid_t uid_;
+  gid_t gid_;
+  const OtherOwners& others_;
+  std::uint64_t entries_ = 0, changed_ = 0, left_out_ = 0;
+};
+
+bool lies_below(const std::string& path, const std::string& root) {
+  return path == root || (path.starts_with(root) && (root == "/" || path[root.size()] == '/'));
+}
+
+}  // namespace
+
+bool ExistingWorkspace::gone() const {
+  struct stat about {};
+  return fstat(directory.get(), &about) != 0 || about.st_nlink == 0;
+}
+
+Outcome<ExistingWorkspace> open_below(const std::vector<std::string>& roots,
+                                      const std::string& path) {
+  const auto normal = policy::normalise_path(path);
+  if (!normal || *normal != path)
+    return refuse(Code::kInvalid, "workspace: expected an absolute path without \"..\", got " +
+                                      std::string(in_quotes(path)));
+  const auto root = std::find_if(roots.begin(), roots.end(),
+                                 [&](const std::string& one) { return lies_below(path, one); });
+  if (root == roots.end())
+    return refuse(Code::kRefused, std::string(in_quotes(path)) +
+                                      " lies below no workspace root; its operator allows one with "
+                                      "--workspace-root");
+  const Result<UniqueFd> top = sys::open_trusted(*root);
+  if (!top) return tl::unexpected<Fault>(fault_of(top.error()));
+  const std::string inner = path == *root ? "" : path.substr(*root == "/" ? 1 : root->size() + 1);
+  ExistingWorkspace opened;
+  opened.directory = BELLJAR_TRY(open_directory(top->get(), inner));
+  opened.path = path;
+  struct stat about {};
+  if (fstat(opened.directory.get(), &about) != 0)
+    return call_failed(errno, "look at " + std::string(in_quotes(path)));
+  opened.owner = about.st_uid;
+  opened.device = about.st_dev;
+  opened.inode = about.st_ino;
+  return opened;
+}
+
+Outcome<Finding> hand_over(int directory, uid_t uid, gid_t gid, const OtherOwners& others) {
+  struct stat about {};
+  if (fstat(directory, &about) != 0) return call_failed(errno, "look at the workspace");
+  HandOver work(uid, gid, others);
+  if (work.is_anothers(about))
+    return refuse(Code::kRefused, "the workspace is that of uid " + std::to_string(about.st_uid) +
+                                      ", a live session's");
+  BELLJAR_CHECK(work.tree(directory, 0, about.st_dev));
+  if (fchown(directory, uid, gid) != 0) return call_failed(errno, "chown the workspace");
+  return Finding{work.json(), {}};
+}
+
+void keep_for_chown() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  std::array<__user_cap_data_struct, 2> kept{};
+  kept[0].effective = kept[0].permitted = 1U << CAP_CHOWN | 1U << CAP_DAC_OVERRIDE;
+  if (sys::raw(SYS_capset, &header, kept.data()) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+    _exit(1);
+}
+
+}  // namespace belljar::service

@@ -1,0 +1,45 @@
+// Workspaces that are not the service's: a directory of the caller's, below one of the operator's
+// workspace roots, opened once and held.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "launcher/service/fault.hpp"
+#include "launcher/service/jobs.hpp"
+#include "launcher/sys/unique_fd.hpp"
+
+namespace belljar::service {
+
+struct ExistingWorkspace {
+  sys::UniqueFd directory;  ///< O_RDONLY | O_DIRECTORY
+  std::string path;         ///< As it was asked for.
+  uid_t owner = 0;
+  std::uint64_t device = 0, inode = 0;
+
+  /// Whether nobody can get there by any name any more.
+  [[nodiscard]] bool gone() const;
+};
+
+/// The directory `path` (absolute, without "..") below one of `roots`. Root's own links are
+/// followed on the way to the root, and none below it.
+[[nodiscard]] Outcome<ExistingWorkspace> open_below(const std::vector<std::string>& roots,
+                                                    const std::string& path);
+
+/// What may not be handed over to a session, because it is a live one's.
+using OtherOwners = std::vector<uid_t>;
+
+/// Gives `directory` and what is in it to `uid` and `gid`: {"changed": n, "left_out": n}. Follows
+/// no link and crosses no mount; leaves out files with a second name, setuid and setgid files,
+/// devices, FIFOs, sockets, and whatever belongs to one of `others`. Runs in a helper that has
+/// given up all but CHOWN and DAC_OVERRIDE (`keep_for_chown`).
+[[nodiscard]] Outcome<Finding> hand_over(int directory, uid_t uid, gid_t gid,
+                                         const OtherOwners& others);
+
+/// Keeps CHOWN and DAC_OVERRIDE alone, for good. Ends the process when it cannot.
+void keep_for_chown();
+
+}  // namespace belljar::service
