@@ -35,6 +35,7 @@ struct Peer {
   bool local = false;                  ///< Over the unix socket.
   uid_t uid = static_cast<uid_t>(-1);  ///< Of a local peer.
   gid_t gid = static_cast<gid_t>(-1);
+  pid_t pid = 0;        ///< The same; 0 where it is in no PID namespace of ours.
   std::string address;  ///< "127.0.0.1:40312", or "uid 0".
 };
 

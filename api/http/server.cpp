@@ -74,6 +74,7 @@ Peer peer_of(int descriptor) {
     peer.local = true;
     peer.uid = who.uid;
     peer.gid = who.gid;
+    peer.pid = who.pid;
     peer.address = "uid " + std::to_string(who.uid);
   } else if (storage.ss_family == AF_INET) {
     const auto* address = reinterpret_cast<const sockaddr_in*>(&storage);

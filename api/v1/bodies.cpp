@@ -232,6 +232,19 @@ void read_common(Members& members, SessionSpec& spec) {
   read_limits(members, spec.settings);
 }
 
+/// "client", or {"lease": ID}.
+void read_die_with(Members& members, DieWith& die_with) {
+  const json* value = members.any("die_with");
+  if (value == nullptr) return;
+  if (value->is_string()) {
+    die_with.client = *value == "client";
+    if (!die_with.client) members.wrong("die_with", "expected \"client\" or {\"lease\": ID}");
+  } else if (auto lease = members.object("die_with")) {
+    die_with.lease = lease->required_text("lease");
+    lease->finish();
+  }
+}
+
 void read_ready(Members& members, SessionBody& body) {
   auto ready = members.object("ready");
   if (!ready) return;
@@ -299,8 +312,7 @@ tl::expected<SessionBody, Problem> read_session(const json& tree) {
   check_labels(body.spec.labels, members);
   read_times(members, body.spec);
   read_ready(members, body);
-  if (members.any("die_with") != nullptr)
-    members.wrong("die_with", "is not offered: end the session, or give it a ttl or an idle time");
+  read_die_with(members, body.die_with);
   members.finish();
   if (!problems.empty()) return tl::unexpected(invalid_body(std::move(problems)));
   return body;
@@ -327,6 +339,7 @@ tl::expected<FurtherBody, Problem> read_further(const json& tree) {
   Members members(tree, "", problems);
   body.spec = read_process(members, ProcessUse::kFurther, none);
   body.background = members.boolean("background");
+  body.claim = members.boolean("claim").value_or(false);
   members.finish();
   if (!problems.empty()) return tl::unexpected(invalid_body(std::move(problems)));
   return body;

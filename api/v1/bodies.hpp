@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "api/v1/body.hpp"
+#include "api/v1/leases.hpp"
 #include "supervisor/supervisor.hpp"
 
 namespace belljar::api {
@@ -27,6 +28,7 @@ struct SessionBody {
   bool wait_ready = false;
   std::uint16_t ready_port = 0;  ///< 0: the session's own.
   supervisor::Milliseconds ready_limit{30000};
+  DieWith die_with;
 };
 
 /// The whole body of POST /v1/sessions, or everything that is wrong with it.
@@ -37,6 +39,7 @@ struct SessionBody {
 struct FurtherBody {
   supervisor::ProcessSpec spec;
   std::optional<bool> background;  ///< Nothing: as the operation has it.
+  bool claim = false;              ///< The session's existing workspace is claimed first.
 };
 
 /// That of a further process.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "api/self_test.hpp"
+#include "api/v1/leases.hpp"
 #include "api/v1/problem.hpp"
 #include "api/v1/rate.hpp"
 #include "supervisor/supervisor.hpp"
@@ -26,6 +27,7 @@ struct V1Context {
   std::shared_ptr<SelfTestCache> self_test;
   V1Options options;
   std::shared_ptr<StartRate> rate;
+  std::shared_ptr<Leases> leases;
 
   /// The session that the first captured part of `request` names; null where there is none, of
   /// which no_session tells the client. Its id goes to the log.

@@ -41,6 +41,8 @@ Awaitable<Response> exec(const V1Context& context, Request& request) {
   auto body = read_further(*tree);
   if (!body) co_return problem_response(request, body.error());
   const bool background = body->background.value_or(false);
+  const auto claimed = co_await claim_first(session, body->claim);
+  if (!claimed) co_return problem_response(request, claimed.error());
   const auto started = co_await start_further(context, session, std::move(body->spec));
   if (!started) co_return start_failed(request, started.error());
   const auto process = *started;

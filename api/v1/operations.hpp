@@ -17,4 +17,10 @@ void add_process_operations(Router& router, const V1Context& context);
 /// exec and run, which wait for the end of a command: exec.cpp.
 void add_exec_operations(Router& router, const V1Context& context);
 
+/// The shell of a session: shell.cpp.
+void add_shell_operations(Router& router, const V1Context& context);
+
+/// Leases, which sessions can die with: leases.cpp.
+void add_lease_operations(Router& router, const V1Context& context);
+
 }  // namespace belljar::api

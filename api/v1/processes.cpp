@@ -41,6 +41,8 @@ Awaitable<Response> start_process(const V1Context& context, Request& request) {
     body =
         tl::unexpected(Problem(422, "invalid", "/background: .../exec waits, and this does not"));
   if (!body) co_return problem_response(request, body.error());
+  const auto claimed = co_await claim_first(session, body->claim);
+  if (!claimed) co_return problem_response(request, claimed.error());
   const auto started = co_await start_further(context, session, std::move(body->spec));
   if (!started) co_return start_failed(request, started.error());
   co_return created(process_path(session->id(), (*started)->id()), shown(request, **started));
@@ -170,6 +172,11 @@ Outcome<void> within_policy(const V1Context& context, const Session& session, Pr
     if (!spec.output) spec.output = policy.output;
   }
   return {};
+}
+
+Awaitable<Outcome<void>> claim_first(SessionPtr session, bool wanted) {
+  if (!wanted) co_return Outcome<void>();
+  co_return co_await session->claim();
 }
 
 Awaitable<Outcome<ProcessPtr>> start_further(const V1Context& context, SessionPtr session,

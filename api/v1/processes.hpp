@@ -10,6 +10,15 @@ namespace belljar::api {
 start_further(const V1Context& context, std::shared_ptr<supervisor::Session> session,
               supervisor::ProcessSpec spec);
 
+/// `spec` within what the session's policy allows to each process.
+[[nodiscard]] supervisor::Outcome<void> within_policy(const V1Context& context,
+                                                      const supervisor::Session& session,
+                                                      supervisor::ProcessSpec& spec);
+
+/// "claim": true: what others have added to the session's existing workspace becomes its own first.
+[[nodiscard]] supervisor::Awaitable<supervisor::Outcome<void>> claim_first(
+    std::shared_ptr<supervisor::Session> session, bool wanted);
+
 /// 422 of a duration in a query that is longer than anybody waits.
 [[nodiscard]] Response too_long(Request& request, const std::string& parameter,
                                 supervisor::Milliseconds most);

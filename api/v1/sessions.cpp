@@ -66,7 +66,12 @@ Awaitable<Response> create_session(const V1Context& context, Request& request) {
   auto body = read_session(*tree);
   if (!body) co_return problem_response(request, body.error());
   request.body = {};
+  const std::shared_ptr<supervisor::Clock> clock(context.supervisor, &context.supervisor->clock());
+  const auto executor = co_await boost::asio::this_coro::executor;
+  auto owner = owner_of(body->die_with, request, *context.leases, executor, clock);
+  if (!owner) co_return problem_response(request, owner.error());
   SessionSpec spec = with_operators_part(context, request, std::move(body->spec));
+  spec.owner = *std::move(owner);
   const auto made = co_await context.supervisor->create(std::move(spec));
   if (!made) co_return start_failed(request, made.error());
   const SessionPtr session = *made;
@@ -120,13 +125,14 @@ std::string cursor_of(const Session& session) {
 }
 
 struct Wanted {
-  std::optional<std::string> state;
+  std::optional<std::string> state, workspace;
   std::map<std::string, std::string> labels;
   Place after;
   std::uint64_t limit = kUsuallyListed;
 
   [[nodiscard]] bool fits(const Session& session) const {
     if (state && *state != state_name(session.state())) return false;
+    if (workspace && *workspace != session.workspace()) return false;
     const auto& has = session.labels();
     return std::all_of(labels.begin(), labels.end(), [&](const auto& label) {
       const auto found = has.find(label.first);
@@ -147,8 +153,7 @@ tl::expected<Wanted, Problem> read_wanted(const std::string& text) {
     if (!place) wrong.push_back({"?cursor", "expected the \"next\" of a page before"});
     wanted.after = place.value_or(Place());
   }
-  if (query.text("workspace"))
-    wrong.push_back({"?workspace", "directories of the caller's own are not offered"});
+  wanted.workspace = query.text("workspace");
   constexpr std::string_view kStates[] = {"starting", "running", "ending", "ended"};
   if (wanted.state &&
       std::find(std::begin(kStates), std::end(kStates), *wanted.state) == std::end(kStates))

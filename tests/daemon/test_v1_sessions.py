@@ -49,7 +49,7 @@ class Sessions(V1Test):
     def test_everything_that_is_wrong_is_said_at_once_with_its_pointer(self):
         v1 = self.v1()
         problem = v1.problem(422, "invalid", "POST", "/v1/sessions", {
-            "polcy": "x", "policy": {"version": 1}, "ttl": "soon", "workspace": {"path": "/srv"}, "die_with": "client",
+            "polcy": "x", "policy": {"version": 1}, "ttl": "soon", "workspace": {"path": "/srv"}, "die_with": "parent",
             "network": "fast", "labels": {"a": 1}, "files": {"../x": "", "b": {"base64": "!"}, "c": {}},
             "limits": {"memory": "many", "wings": 2}, "env": {"A=B": ""}, "command": {"argv": ["a"], "shell": "b"}})
         self.assertLessEqual({"/polcy", "/policy", "/ttl", "/workspace", "/die_with", "/network", "/labels/a",
@@ -58,7 +58,7 @@ class Sessions(V1Test):
         said = {item["pointer"]: item["detail"] for item in problem["errors"]}
         self.assertIn('did you mean "policy"', said["/polcy"])
         self.assertIn("not offered", said["/workspace"])
-        self.assertIn("not offered", said["/die_with"])
+        self.assertIn("lease", said["/die_with"])
         self.assertIn("/v1/policies", said["/policy"])
         self.assertEqual(v1.expect(200, "GET", "/v1/sessions")["sessions"], [], "and nothing was made")
 
@@ -136,7 +136,7 @@ class Sessions(V1Test):
         self.assertEqual([s["id"] for s in kind["sessions"]], ids[3:])
         self.assertEqual([s["id"] for s in v1.expect(200, "GET", "/v1/sessions?state=ended")["sessions"]], [ids[1]])
         for query, pointer in {"state=dead": "?state", "cursor=x": "?cursor", "limit=0": "?limit", "colour=red": "?colour",
-                               "workspace=/srv": "?workspace", "state=ended&state=ended": "?state"}.items():
+                               "state=ended&state=ended": "?state"}.items():
             self.assertEqual(pointers(v1.problem(422, "invalid", "GET", "/v1/sessions?" + query)), {pointer})
 
     @as_shipped
@@ -302,7 +302,7 @@ class Hosts(V1Test):
     def test_a_name_that_is_not_the_hosts_is_refused_over_tcp(self):
         v1 = self.v1("--host=sandbox.example")
         tcp = self.over_tcp(v1)
-        for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "", "a b", "[::1", "localhost:x"):
+        for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example", "", "[::1", "localhost:x"):
             tcp.problem(421, "misdirected", "GET", "/v1/sessions", headers={"Host": host})
         for host in ("127.0.0.1:80", "[::1]:80", "LOCALHOST", "a.localhost", "sandbox.example:8000"):
             self.assertEqual(tcp.call("GET", "/v1/sessions", headers={"Host": host}).status, 200, host)

@@ -1,0 +1,125 @@
+#include "api/v1/leases.hpp"
+
+extern "C" {  // glibc 2.36 has forgotten to say so itself.
+#include <sys/pidfd.h>
+}
+#include <sys/random.h>
+
+#include <array>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+
+#include "api/v1/operations.hpp"
+#include "api/v1/shapes.hpp"
+#include "api/v1/starting.hpp"
+
+namespace belljar::api {
+
+using supervisor::Code;
+using supervisor::Milliseconds;
+using supervisor::Outcome;
+using supervisor::Owner;
+
+namespace {
+
+/// How often it is looked whether who holds a lease is still there.
+constexpr Milliseconds kGlance{500};
+constexpr std::size_t kSmallBody = std::size_t{64} << 10;
+
+std::string new_id() {
+  constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz012345";
+  std::array<unsigned char, 20> random{};
+  if (::getrandom(random.data(), random.size(), 0) != static_cast<ssize_t>(random.size()))
+    return {};
+  std::string id = "l-";
+  for (const unsigned char byte : random) id += kLetters[byte % kLetters.size()];
+  return id;
+}
+
+/// {"lease": ID}, and a heartbeat now and then, for as long as the client holds the connection.
+Awaitable<void> hold(const V1Context& context, Exchange& exchange) {
+  const auto supervisor = context.supervisor;
+  const std::shared_ptr<supervisor::Clock> clock(supervisor, &supervisor->clock());
+  const auto sent = co_await exchange.read();
+  if (!sent) co_return;
+  const std::string id = context.leases->take(exchange.request().client, clock);
+  struct Held {
+    Held(std::shared_ptr<Leases> all, std::string which)
+        : leases(std::move(all)), id(std::move(which)) {}
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+    ~Held() { leases->leave(id); }
+    std::shared_ptr<Leases> leases;
+    std::string id;
+  } const held(context.leases, id);
+  Response head;
+  head.content_type = "application/x-ndjson";
+  bool there = co_await exchange.begin(std::move(head), std::nullopt);
+  std::string line = nlohmann::json{{"type", "lease"}, {"lease", id}}.dump() + '\n';
+  if (there) there = co_await exchange.write(std::move(line));
+  supervisor::Notifier pause(co_await boost::asio::this_coro::executor, clock);
+  auto beat = clock->now() + context.options.heartbeat;
+  while (there && !exchange.gone()) {
+    co_await pause.wait_until(clock->now() + kGlance);
+    if (clock->now() < beat) continue;
+    beat = clock->now() + context.options.heartbeat;
+    std::string heartbeat = "{\"type\":\"heartbeat\"}\n";
+    there = co_await exchange.write(std::move(heartbeat));
+  }
+}
+
+}  // namespace
+
+std::string Leases::take(const std::string& client, std::shared_ptr<supervisor::Clock> clock) {
+  std::string id = new_id();
+  Lease lease;
+  lease.client = client;
+  lease.owner = std::make_shared<Owner>(std::move(clock));
+  leases_.insert_or_assign(id, std::move(lease));
+  return id;
+}
+
+void Leases::leave(const std::string& id) {
+  const auto found = leases_.find(id);
+  if (found == leases_.end()) return;
+  found->second.owner->leave();
+  leases_.erase(found);
+}
+
+std::shared_ptr<Owner> Leases::find(const std::string& id, const std::string& client) const {
+  const auto found = leases_.find(id);
+  return found != leases_.end() && found->second.client == client ? found->second.owner : nullptr;
+}
+
+Outcome<std::shared_ptr<Owner>> owner_of(const DieWith& wanted, const Request& request,
+                                         const Leases& leases,
+                                         const boost::asio::any_io_executor& executor,
+                                         std::shared_ptr<supervisor::Clock> clock) {
+  if (!wanted.lease.empty()) {
+    auto owner = leases.find(wanted.lease, request.client);
+    if (owner) return owner;
+    return supervisor::refuse(Code::kNotFound, "there is no lease \"" + wanted.lease + "\"",
+                              "hold one open with POST /v1/leases");
+  }
+  if (!wanted.client) return std::shared_ptr<Owner>();
+  if (!request.peer.local || request.peer.pid <= 0)
+    return supervisor::refuse(Code::kInvalid,
+                              "die_with: \"client\" is for processes of this host that come over "
+                              "the unix socket; others hold a lease open with POST /v1/leases, "
+                              "and name it");
+  UniqueFd pidfd(::pidfd_open(request.peer.pid, 0));
+  if (!pidfd.valid()) return supervisor::sys_refusal(errno, "open the client's pidfd");
+  // While the connection is there, the number is still its process's.
+  if (request.gone && request.gone())
+    return supervisor::refuse(Code::kEnded, "the client has hung up");
+  return Owner::of_process(executor, std::move(clock), std::move(pidfd));
+}
+
+void add_lease_operations(Router& router, const V1Context& context) {
+  Operation lease("holdLease", "POST", "/v1/leases");
+  lease.body_limit = kSmallBody;
+  lease.stream = [&context](Exchange& exchange) { return hold(context, exchange); };
+  router.add(std::move(lease));
+}
+
+}  // namespace belljar::api

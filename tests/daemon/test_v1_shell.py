@@ -1,0 +1,179 @@
+"""Shell sessions of /v1, and sessions that die with their owner."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from daemon import processes_of
+from harness import main
+from v1 import POOL_SIZE, UID_BASE, V1Test, as_shipped, pointers, wait_until
+
+SHELL = {"policy": "builtin:shell@1", "network": "none"}
+
+
+class ShellTest(V1Test):
+    def shell_session(self, v1, **body):
+        return v1.session(**{**SHELL, **body})
+
+    def run_in(self, v1, session, command, **body):
+        return v1.expect(200, "POST", session + "/shell/commands", {"shell": command, **body})
+
+
+class Shell(ShellTest):
+
+    @as_shipped
+    def test_directory_and_variables_carry_over_and_the_answer_says_where_the_shell_is(self):
+        v1 = self.v1()
+        session = self.shell_session(v1)
+        done = self.run_in(v1, session, "mkdir -p a/b && cd a/b && export X='1 2'; echo out; echo err >&2; exit 3")
+        workspace = v1.expect(200, "GET", session)["workspace"]
+        self.assertEqual((done["exit_code"], done["cause"], done["stdout"], done["stderr"], done["notes"], done["cwd"]),
+                         (3, "exited", "out\n", "err\n", [], workspace + "/a/b"))
+        self.assertEqual(self.run_in(v1, session, 'echo "$X"; pwd')["stdout"], f"1 2\n{workspace}/a/b\n")
+        self.assertEqual(self.run_in(v1, session, "pwd", cwd="a")["stdout"], workspace + "/a\n")
+        self.assertEqual(self.run_in(v1, session, "pwd")["stdout"], workspace + "/a/b\n")
+
+    @as_shipped
+    def test_what_only_a_program_of_its_own_can_have_is_refused(self):
+        v1 = self.v1()
+        session = self.shell_session(v1)
+        for member, value in (("argv", ["ls"]), ("stdin", "text"), ("tty", {})):
+            problem = v1.problem(422, "invalid", "POST", session + "/shell/commands", {"shell": "ls", member: value})
+            self.assertIn("/" + member, pointers(problem))
+        v1.problem(422, "invalid", "POST", session + "/shell/commands", {})
+        v1.problem(404, "not_found", "POST", "/v1/sessions/s-0-none/shell/commands", {"shell": "ls"})
+
+    @as_shipped
+    def test_a_time_out_ends_its_tree_and_spares_a_server_of_an_earlier_command(self):
+        v1 = self.v1()
+        session = self.shell_session(v1)
+        self.run_in(v1, session, "echo hello > index.html; python3 -m http.server 8000 --bind 127.0.0.1 > log 2>&1 &")
+        slow = self.run_in(v1, session, "echo partial; setsid sleep 600 & sleep 600", wall_time="700ms")
+        self.assertEqual((slow["cause"], slow["stdout"]), ("wall_time", "partial\n"))
+        asked = self.run_in(v1, session, "for i in $(seq 100); do curl -sf http://127.0.0.1:8000/ && break; "
+                            "python3 -c 'import urllib.request as r; print(r.urlopen(\"http://127.0.0.1:8000/\").read().decode(), end=\"\")' 2>/dev/null && break; "
+                            "sleep 0.1; done; pgrep -c sleep")
+        self.assertEqual(asked["stdout"], "hello\n0\n")
+        self.assertIn("GET /", self.run_in(v1, session, "cat log")["stdout"])
+
+    @as_shipped
+    def test_a_background_command_is_listed_read_and_stopped(self):
+        v1 = self.v1()
+        session = self.shell_session(v1)
+        made = v1.expect(201, "POST", session + "/shell/commands", {"shell": "echo up; sleep 600", "background": True})
+        listed = v1.expect(200, "GET", session + "/shell/commands")["processes"]
+        self.assertEqual([(one["id"], one["state"], one["argv"]) for one in listed],
+                         [(made["id"], "running", ["bash", "-c", "echo up; sleep 600"])])
+        process = f"{session}/processes/{made['id']}"
+        self.assertEqual(v1.call("DELETE", process).status, 204)
+        self.assertEqual(v1.expect(200, "GET", process)["state"], "ended")
+
+    @as_shipped
+    def test_one_command_is_cancelled_and_its_session_goes_on(self):
+        v1 = self.v1()
+        session = self.shell_session(v1)
+        self.run_in(v1, session, "export X=kept")
+        answers = []
+        waiting = threading.Thread(target=lambda: answers.append(self.run_in(v1, session, "trap '' TERM; sleep 600")))
+        waiting.start()
+        def running():
+            return [one for one in v1.expect(200, "GET", session + "/shell/commands")["processes"] if one["state"] == "running"]
+        self.assertTrue(wait_until(running))
+        v1.call("DELETE", f"{session}/processes/{running()[0]['id']}")
+        waiting.join()
+        self.assertEqual(answers[0]["cause"], "killed")
+        self.assertEqual(self.run_in(v1, session, "echo $X")["stdout"], "kept\n")
+
+    @as_shipped
+    def test_commands_wait_for_each_other_and_beyond_eight_they_are_refused(self):
+        v1 = self.v1()
+        session = self.shell_session(v1)
+        statuses = []
+        def one():
+            statuses.append(v1.call("POST", session + "/shell/commands", {"shell": "sleep 1"}).status)
+        threads = [threading.Thread(target=one) for _ in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual((statuses.count(200), statuses.count(409)), (9, 3))
+
+    @as_shipped
+    def test_commands_cannot_read_trace_or_end_what_holds_them(self):
+        v1 = self.v1()
+        session = self.shell_session(v1)
+        probe = ("import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+                 "sleeper = os.fork()\nif sleeper == 0:\n    import time; time.sleep(60)\n"
+                 "for pid in (sleeper, 1, os.getppid()):\n"
+                 "    try: readable = bool(os.listdir(f'/proc/{pid}/fd'))\n"
+                 "    except OSError: readable = False\n"
+                 "    seized = libc.ptrace(0x4206, pid, 0, 0) == 0\n"
+                 "    print(readable, seized)\nos.kill(sleeper, 9)\n")
+        v1.expect(200, "POST", session + "/exec", {"argv": ["sh", "-c", "cat > probe.py"], "stdin": probe})
+        seen = self.run_in(v1, session, "python3 probe.py; kill -9 1; kill -TERM 1; echo on")
+        lines = seen["stdout"].splitlines()
+        self.assertEqual(lines[0].split()[0], "True", "the same looks work on an ordinary process")
+        self.assertEqual(lines[1], "False False", seen)
+        self.assertEqual(lines[-1], "on")
+
+
+OWNER = """
+import http.client, json, socket, sys, time
+class Unix(http.client.HTTPConnection):
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX); self.sock.connect(sys.argv[1])
+connection = Unix("localhost")
+connection.request("POST", "/v1/sessions", sys.argv[2], {"Content-Type": "application/json"})
+answer = connection.getresponse()
+print(answer.status, json.loads(answer.read())["id"], flush=True)
+connection.close()
+time.sleep(600)
+"""
+
+
+class DieWith(ShellTest):
+
+    @as_shipped
+    def test_kill_9_of_the_client_leaves_nothing_of_its_session_after_the_grace(self):
+        v1 = self.v1()
+        other = v1.session()
+        owner = subprocess.Popen([sys.executable, "-c", OWNER, str(v1.socket_path), json.dumps({**SHELL, "die_with": "client"})],
+                                 stdout=subprocess.PIPE, text=True)
+        self.addCleanup(owner.wait)
+        self.addCleanup(owner.kill)
+        status, name = owner.stdout.readline().split()
+        self.assertEqual(status, "201")
+        session = "/v1/sessions/" + name
+        self.run_in(v1, session, "setsid sleep 600 & echo $!")
+        time.sleep(7)
+        self.assertEqual(v1.expect(200, "GET", session)["state"], "running", "a connection that ends changes nothing")
+        owner.kill()
+        self.assertTrue(wait_until(lambda: v1.expect(200, "GET", session)["state"] == "ended", 20))
+        self.assertEqual(v1.expect(200, "GET", session)["record"]["cause"], "owner_gone")
+        self.assertEqual(v1.expect(200, "GET", other)["state"], "running")
+        self.assertEqual([uid for uid in range(UID_BASE + 1, UID_BASE + POOL_SIZE) if processes_of(uid)], [])
+
+    @as_shipped
+    def test_over_tcp_a_lease_is_held_instead(self):
+        v1 = self.v1()
+        tcp = self.over_tcp(v1)
+        self.assertIn("lease", str(tcp.problem(422, "invalid", "POST", "/v1/sessions", {"die_with": "client"})))
+        tcp.problem(404, "not_found", "POST", "/v1/sessions", {"die_with": {"lease": "l-none"}})
+        connection = tcp.connection()
+        connection.request("POST", "/v1/leases", "", tcp.headers())
+        lease = json.loads(connection.getresponse().readline())["lease"]
+        v1.problem(404, "not_found", "POST", "/v1/sessions", {"die_with": {"lease": lease}})
+        session = tcp.session(die_with={"lease": lease})
+        time.sleep(2)
+        self.assertEqual(tcp.expect(200, "GET", session)["state"], "running")
+        connection.close()
+        self.assertTrue(wait_until(lambda: tcp.expect(200, "GET", session)["state"] == "ended", 20))
+        self.assertEqual(tcp.expect(200, "GET", session)["record"]["cause"], "owner_gone")
+
+
+if __name__ == "__main__":
+    main()
