@@ -63,6 +63,7 @@ Awaitable<void> SelfTestCache::run() {
   running_ = false;
   tested_ = supervisor_->clock().now();
   answer_.ok = test && test->ok;
+  answer_.missing = test ? test->missing : "[]";
   if (answer_.ok)
     answer_.sandbox = "ok";
   else

@@ -25,6 +25,7 @@ class SelfTestCache : public std::enable_shared_from_this<SelfTestCache> {
     bool ok = false;
     std::string sandbox;                      ///< "ok", "off", or "unavailable: …".
     std::optional<std::chrono::seconds> age;  ///< Nothing: there is no answer yet.
+    std::string missing = "[]";               ///< What is not in force, as the service says it.
   };
   [[nodiscard]] supervisor::Awaitable<Answer> ask();
 

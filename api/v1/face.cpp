@@ -4,18 +4,22 @@
 
 namespace belljar::api {
 
+void add_all_operations(Router& router, const V1Context& context) {
+  add_host_operations(router, context);
+  add_session_operations(router, context);
+  add_process_operations(router, context);
+  add_exec_operations(router, context);
+  add_shell_operations(router, context);
+  add_lease_operations(router, context);
+}
+
 V1Face::V1Face(std::shared_ptr<supervisor::Supervisor> supervisor,
                std::shared_ptr<SelfTestCache> self_test, V1Options options)
     : context_{std::move(supervisor), std::move(self_test), std::move(options), nullptr, nullptr} {
   context_.rate =
       std::make_shared<StartRate>(context_.supervisor->clock(), context_.options.starts_a_minute);
   context_.leases = std::make_shared<Leases>();
-  add_host_operations(router_, context_);
-  add_session_operations(router_, context_);
-  add_process_operations(router_, context_);
-  add_exec_operations(router_, context_);
-  add_shell_operations(router_, context_);
-  add_lease_operations(router_, context_);
+  add_all_operations(router_, context_);
 }
 
 V1Face::~V1Face() = default;

@@ -6,6 +6,9 @@
 
 namespace belljar::api {
 
+/// All of them: face.cpp.
+void add_all_operations(Router& router, const V1Context& context);
+
 /// livez, readyz, version, policies, capabilities, limits: host.cpp.
 void add_host_operations(Router& router, const V1Context& context);
 /// Sessions: sessions.cpp.
