@@ -259,12 +259,13 @@ void Query::wrong(const std::string& key, std::string what) {
 }
 
 std::optional<std::string> Query::text(const char* key) {
+  std::optional<std::string> found;
   for (Parameter& parameter : parameters_) {
     if (parameter.name != key) continue;
     parameter.known = true;
-    return parameter.value;
+    if (!found) found = parameter.value;
   }
-  return std::nullopt;
+  return found;
 }
 
 std::optional<std::uint64_t> Query::number(const char* key, std::uint64_t least,

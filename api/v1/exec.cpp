@@ -18,6 +18,7 @@ constexpr std::size_t kMostBody = std::size_t{64} << 20, kMostExecBody = std::si
 constexpr Milliseconds kLongestWait{3600000};
 /// How often a wait looks whether its client is still there.
 constexpr Milliseconds kGlance{500};
+constexpr Milliseconds kClearing{2000};
 
 /// 200 with everything once it has ended; otherwise 202 with what there is so far.
 Response exec_answer(const Request& request, const supervisor::Process& process) {
@@ -68,7 +69,11 @@ Awaitable<Response> run(const V1Context& context, Request& request) {
   const auto process = session->process(0);
   bool ended = co_await process->wait(kGlance);
   while (!ended && !is_abandoned(request)) ended = co_await process->wait(kGlance);
-  if (ended) co_return exec_answer(request, *process);
+  if (ended) {
+    // So that its place is free for who is told of its end.
+    (void)co_await session->wait_ended(kClearing);
+    co_return exec_answer(request, *process);
+  }
   std::string id = session->id();
   (void)co_await context.supervisor->end(std::move(id), supervisor::EndedBy::kClient);
   co_return abandoned(request);

@@ -69,9 +69,8 @@ Awaitable<Response> capabilities(const V1Context& context, Request& request) {
     sandbox["privileged"] = service.privileged;
     sandbox["missing"] = json::parse(test.missing, nullptr, false);
   }
-  json features;
-  for (const char* name : {"workspace", "die_with", "shell", "inline_policies"})
-    features[name] = false;
+  json features = {{"die_with", true}, {"shell", true}};
+  for (const char* name : {"workspace", "inline_policies"}) features[name] = false;
   co_return json_response(200,
                           {{"sandbox", std::move(sandbox)}, {"features", std::move(features)}});
 }

@@ -102,7 +102,9 @@ class V1Test(DaemonTest):
         variables = {"BELLJAR_TOKEN": TOKEN, "BELLJAR_UID_BASE": str(UID_BASE), "BELLJAR_MAX_SESSIONS": str(POOL_SIZE),
                      "BELLJAR_PORT_BASE": str(PORT_BASE), "BELLJAR_DRAIN_TIMEOUT": "1ms", **options.pop("variables", {})}
         daemon = self.daemon(f"--listen=unix:{path}", *arguments, simulator=False, variables=variables, **options)
-        return V1(self, daemon, path)
+        client = V1(self, daemon, path)
+        client.call("GET", "/readyz")  # The self-test of the start has a directory, which is gone then.
+        return client
 
     def over_tcp(self, client):
         return V1(self, client.daemon)

@@ -1,0 +1,142 @@
+"""Every operation of the OpenAPI document, asked of a running daemon; every answer is what it says."""
+
+import json
+import pathlib
+import re
+import sys
+
+import jsonschema
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from harness import main
+from v1 import V1Test, as_shipped
+
+OCTETS = {"Content-Type": "application/octet-stream"}
+
+
+class Document:
+    def __init__(self, tree):
+        self.tree, self.asked = tree, set()
+        self.operations = {operation["operationId"]: (method.upper(), path, operation)
+                           for path, methods in tree["paths"].items() for method, operation in methods.items()}
+
+    def schema(self, schema):
+        return {**schema, "components": self.tree["components"]}
+
+    def check(self, test, name, answer):
+        """Whether an answer is one of those that its operation has."""
+        responses = self.operations[name][2]["responses"]
+        described = responses.get(str(answer.status)) or responses.get(f"{answer.status // 100}XX")
+        if described is None:
+            test.assertGreaterEqual(answer.status, 400, f"{name}: {answer} is not described")
+            described = responses["default"]
+        content = described.get("content")
+        if content is None:
+            return test.assertTrue(answer.status in (101, 204, 304) or name.startswith("proxy"), name)
+        kind = answer.headers["content-type"].split(";")[0]
+        test.assertIn(kind, content, name)
+        schema = content[kind].get("schema")
+        if schema and kind.endswith("json"):
+            jsonschema.Draft202012Validator(self.schema(schema), format_checker=jsonschema.FormatChecker()).validate(
+                answer.json())
+
+
+class Driver:
+    """Calls operations by their names."""
+
+    def __init__(self, test, v1):
+        self.test, self.v1 = test, v1
+        answer = v1.call("GET", "/v1/openapi.json")
+        test.assertEqual(answer.status, 200)
+        self.document = Document(answer.json())
+
+    def call(self, name, status, body=None, query="", headers=None, **parts):
+        method, path, operation = self.document.operations[name]
+        for part, value in parts.items():
+            path = path.replace("{" + part + "}", str(value))
+        self.test.assertNotIn("{", path, f"{name}: a part of its path has no value")
+        if body is not None and "requestBody" in operation and "application/json" in operation["requestBody"]["content"]:
+            schema = operation["requestBody"]["content"]["application/json"]["schema"]
+            jsonschema.Draft202012Validator(self.document.schema(schema)).validate(body)
+        answer = self.v1.call(method, path + query, body, headers)
+        self.test.assertEqual(answer.status, status, f"{name}: {answer}")
+        self.document.check(self.test, name, answer)
+        self.document.asked.add(name)
+        return answer.json() if answer.body and "json" in (answer.headers["content-type"] or "") else answer
+
+
+class OpenApi(V1Test):
+
+    @as_shipped
+    def test_every_operation_answers_as_the_document_says(self):
+        v1 = self.v1()
+        driver = Driver(self, v1)
+        call = driver.call
+        for name in ("livez", "readyz", "getVersion", "listPolicies", "getCapabilities", "getLimits", "getOpenApi"):
+            call(name, 200)
+        call("run", 200, {"shell": "echo hi; printf '\\xff' >&2", "policy": "builtin:validator@1"})
+        session = call("createSession", 201, {
+            "files": {"a": "x", "b": {"text": "y", "mode": "0600"}}, "labels": {"k": "v"}, "ttl": "1h", "idle": "30m",
+            "limits": {"rlimits": {"nofile": 64}}})["id"]
+        call("listSessions", 200, query="?label.k=v&state=running&limit=1")
+        call("getSession", 200, session=session)
+        call("patchSession", 200, {"labels": {"k": None}, "idle": None}, session=session)
+        call("keepSession", 200, {"for": "2h"}, session=session)
+        call("exec", 200, {"shell": "exit 3"}, session=session)
+        call("exec", 201, {"shell": "true", "background": True}, session=session)
+        call("exec", 202, {"shell": "sleep 600"}, query="?wait=100ms", session=session)
+        process = call("startProcess", 201, {"argv": ["cat"], "stdin": "open"}, session=session)["id"]
+        terminal = call("startProcess", 201, {"shell": "cat", "tty": {"cols": 80, "rows": 24}}, session=session)["id"]
+        self.hold_a_lease(driver)
+        call("runShellCommand", 200, {"shell": "cd /; export A=1"}, session=session)
+        call("runShellCommand", 201, {"shell": "true", "background": True}, session=session)
+        call("listShellCommands", 200, session=session)
+        call("listProcesses", 200, session=session)
+        call("getProcess", 200, query="?wait=50ms", session=session, process=process)
+        call("writeStdin", 200, b"typed", "?offset=0", OCTETS, session=session, process=process)
+        call("closeStdin", 204, session=session, process=process)
+        call("resizeTerminal", 204, {"cols": 100, "rows": 30}, session=session, process=terminal)
+        call("signalProcess", 204, {"signal": "KILL"}, session=session, process=terminal)
+        call("endProcess", 204, session=session, process=process)
+        call("endSession", 204, session=session)
+        call("getSession", 200, session=session)
+        self.refusals(driver, session)
+        self.assertEqual(set(driver.document.operations) - driver.document.asked, set(), "never asked")
+
+    def hold_a_lease(self, driver):
+        """Its answer has no end, so its first line is read alone."""
+        connection = driver.v1.connection()
+        connection.request("POST", "/v1/leases", headers=driver.v1.headers())
+        line = connection.getresponse().readline()
+        connection.close()
+        schema = driver.document.schema({"$ref": "#/components/schemas/LeaseLine"})
+        jsonschema.Draft202012Validator(schema).validate(json.loads(line))
+        driver.document.asked.add("holdLease")
+
+    def refusals(self, driver, session):
+        """Problems have their own shape, whatever they are about."""
+        call = driver.call
+        call("createSession", 422, {"labels": {"a": "b" * 300}})
+        call("createSession", 404, {"policy": "nobody's"})
+        call("run", 422, {"argv": ["/no/such"]})
+        call("getSession", 404, session="nobody")
+        call("exec", 409, {"shell": "true"}, session=session)
+        call("listSessions", 422, query="?limit=0")
+
+    @as_shipped
+    def test_the_document_is_one(self):
+        document = Driver(self, self.v1()).document.tree
+        self.assertEqual(document["openapi"], "3.1.0")
+        text = str(document)
+        for reference in set(re.findall(r"'#/components/schemas/(\w+)'", text)):
+            jsonschema.Draft202012Validator.check_schema(document["components"]["schemas"][reference])
+        used = set(re.findall(r"'#/components/schemas/(\w+)'", text))
+        self.assertEqual(used, set(document["components"]["schemas"]), "each schema is used, and none is missing")
+        for path, methods in document["paths"].items():
+            for operation in methods.values():
+                named = {p["name"] for p in operation.get("parameters", []) if p["in"] == "path"}
+                self.assertEqual(named, set(re.findall(r"{(\w+)}", path)), path)
+
+
+if __name__ == "__main__":
+    main()
