@@ -95,10 +95,11 @@ Awaitable<std::unique_ptr<WebSocket>> WebSocket::accept(UniqueFd descriptor, con
 }
 
 Awaitable<std::unique_ptr<WebSocket>> WebSocket::connect(UniqueFd descriptor, std::string host,
-                                                         WebSocketOptions options) {
+                                                         WebSocketOptions options,
+                                                         std::string target) {
   auto stream = std::make_unique<Stream>(
       adopt(co_await asio::this_coro::executor, std::move(descriptor)), options);
-  const auto [error] = co_await stream->socket.async_handshake(host, "/", kAsTuple);
+  const auto [error] = co_await stream->socket.async_handshake(host, target, kAsTuple);
   if (error) co_return nullptr;
   co_return std::unique_ptr<WebSocket>(new WebSocket(std::move(stream)));
 }

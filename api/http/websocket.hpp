@@ -32,9 +32,9 @@ class WebSocket {
   /// The server's end: answers the upgrade that `request` asks for. Null when the peer has gone.
   [[nodiscard]] static supervisor::Awaitable<std::unique_ptr<WebSocket>> accept(
       UniqueFd socket, const Request& request, WebSocketOptions options);
-  /// The client's end: upgrades at "/". Null when the peer does not speak WebSocket.
+  /// The client's end: upgrades at `target`. Null when the peer does not speak WebSocket.
   [[nodiscard]] static supervisor::Awaitable<std::unique_ptr<WebSocket>> connect(
-      UniqueFd socket, std::string host, WebSocketOptions options);
+      UniqueFd socket, std::string host, WebSocketOptions options, std::string target = "/");
   ~WebSocket();
   WebSocket(const WebSocket&) = delete;
   WebSocket& operator=(const WebSocket&) = delete;
