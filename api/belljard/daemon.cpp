@@ -6,12 +6,14 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 
 #include "api/audit.hpp"
 #include "api/gate.hpp"
 #include "api/log.hpp"
 #include "api/metrics.hpp"
 #include "api/simulator/face.hpp"
+#include "policy/units.hpp"
 #include "supervisor/supervisor.hpp"
 
 namespace belljar::api {
@@ -107,6 +109,7 @@ class Daemon {
   Awaitable<void> begin();
   Awaitable<void> drain();
   Awaitable<void> report_self_test();
+  Awaitable<void> feed_watchdog();
   Awaitable<void> read_signals();
   bool offer_simulator();
   void offer_v1();
@@ -155,6 +158,7 @@ Awaitable<void> Daemon::begin() {
       [this] { return metrics_.text(*supervisor_, server_.connections(), audit_.lost()); });
   for (UniqueFd& listener : inheritance_.listeners) server_.serve(std::move(listener));
   supervisor::notify_manager("READY=1");
+  asio::co_spawn(loop_, feed_watchdog(), asio::detached);
   const auto& service = supervisor_->service();
   log(Level::kInfo, "ready",
       {{"back_end", service.back_end}, {"sessions", std::to_string(service.max_sessions)}});
@@ -167,6 +171,19 @@ Awaitable<void> Daemon::report_self_test() {
   const auto answer = co_await self_test_->ask();
   if (!answer.ok)
     log(Level::kError, "the sandbox does not work here", {{"reason", answer.sandbox}});
+}
+
+/// Twice in each time that the unit allows (WatchdogSec=), for as long as the loop turns.
+Awaitable<void> Daemon::feed_watchdog() {
+  const char* text = std::getenv("WATCHDOG_USEC");
+  const auto allowed = policy::parse_decimal(text == nullptr ? "" : text);
+  if (!allowed || *allowed == 0) co_return;
+  asio::steady_timer pause(loop_);
+  for (;;) {
+    supervisor::notify_manager("WATCHDOG=1");
+    pause.expires_after(std::chrono::microseconds(*allowed / 2));
+    co_await pause.async_wait(supervisor::kAsTuple);
+  }
 }
 
 bool Daemon::offer_simulator() {
@@ -261,6 +278,13 @@ void Daemon::told(const Request& request, int status, std::chrono::microseconds 
 }  // namespace
 
 int serve(Inheritance inheritance) { return Daemon(std::move(inheritance)).run(); }
+
+std::vector<UniqueFd> activated_listeners() {
+  std::vector<UniqueFd> listeners;
+  for (supervisor::ActivatedSocket& socket : supervisor::activated_sockets())
+    listeners.push_back(std::move(socket.descriptor));
+  return listeners;
+}
 
 Result<UniqueFd> take_signals() {
   sigset_t wanted;

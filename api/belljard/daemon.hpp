@@ -34,4 +34,7 @@ struct Inheritance {
 [[nodiscard]] Result<std::vector<std::string>> agent_command(const std::string& command,
                                                              const std::string& path);
 
+/// The sockets that systemd has opened for the daemon, each once.
+[[nodiscard]] std::vector<UniqueFd> activated_listeners();
+
 }  // namespace belljar::api

@@ -51,10 +51,15 @@ void raise_descriptor_limit() {
   (void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/// What systemd has opened stands for every unix socket of ours.
 Result<std::vector<UniqueFd>> open_listeners(const policy::Settings& settings) {
-  std::vector<UniqueFd> listeners;
+  std::vector<UniqueFd> listeners = activated_listeners();
   std::vector<std::string> addresses = settings.listen;
-  if (addresses.empty()) addresses.emplace_back("unix:/run/belljar/belljard.sock");
+  if (!listeners.empty())
+    std::erase_if(addresses,
+                  [](const std::string& address) { return address.starts_with("unix:"); });
+  else if (addresses.empty())
+    addresses.emplace_back("unix:/run/belljar/belljard.sock");
   for (const std::string& address : addresses) listeners.push_back(BELLJAR_TRY(listen_at(address)));
   return listeners;
 }
