@@ -118,6 +118,11 @@ Outcome<std::vector<UniqueFd>> ProcessImpl::make_streams() {
 }
 
 Outcome<void> ProcessImpl::take_terminal(UniqueFd master) {
+  if (!live()) return {};
+  if (concluding_) {  // What it has written is still in there.
+    pump(std::move(master), out_);
+    return {};
+  }
   Outcome<UniqueFd> keys = duplicate(master);
   if (!keys) return tl::unexpected<Failure>(keys.error());
   take_stdin(std::move(*keys));
@@ -170,6 +175,8 @@ Awaitable<void> ProcessImpl::tell_overflow(std::shared_ptr<ProcessImpl> self) {
 }
 
 bool ProcessImpl::drained() const {
+  // A terminal comes with the answer to exec, and that may be taken after the news of the end.
+  if (spec_.terminal && pumps_.empty()) return false;
   return std::ranges::all_of(pumps_, [](const auto& pump) { return pump->done(); });
 }
 

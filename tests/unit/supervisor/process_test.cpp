@@ -190,6 +190,24 @@ TEST_CASE("a terminal is one stream and an open stdin, and can change its size")
   CHECK(of.world.run(plain->resize(TerminalSize())).error().code == Code::kConflict);
 }
 
+TEST_CASE("what a command that ended at once has told its terminal is kept") {
+  Running of;
+  FakeMonitor& monitor = of.monitor;
+  monitor.instead["exec"] = [&monitor](const Json& message) {
+    auto [inside, master] = socket_pair();
+    REQUIRE(::write(inside.get(), "yes", 3) == 3);
+    inside.reset();
+    monitor.peer->answer(message, {{"pid", 7}}, {master.get()});
+    monitor.ended(message["process"].get<std::uint32_t>(), "exited", {{"exit_code", 0}});
+  };
+  ProcessSpec spec = command("echo");
+  spec.terminal.emplace();
+  const auto process = of.start(std::move(spec));
+  REQUIRE(of.world.run(process->wait(Milliseconds(30000))));
+  CHECK(process->end_record()->cause == "exited");
+  CHECK(process->out()->tail(9) == "yes");
+}
+
 TEST_CASE("one command is ended without its session: TERM, grace, and its tree is killed") {
   Running of;
   const auto gentle = of.start(command("gentle"));
