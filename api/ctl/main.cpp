@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
+#include <clocale>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -382,6 +383,8 @@ int Program::run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   int status = belljar::ctl::kFailed;
+  // Of the names in tars: libarchive gives up those that are not ASCII otherwise.
+  (void)std::setlocale(LC_CTYPE, "C.UTF-8");
   try {  // So that a terminal is put back, whatever happens.
     status = belljar::ctl::Program().run(argc, argv);
   } catch (const std::exception& error) {

@@ -91,6 +91,8 @@ Failure explained(Failure failure, const ProcessName& name) {
   if (failure.status == 404 && failure.remedy.empty())
     failure.remedy = "belljarctl ps --all lists the sessions, belljarctl ps --all " + name.session +
                      " its processes";
+  if (failure.code == "writer_present")
+    failure.remedy = "--takeover takes its input over, --read-only leaves it alone";
   return failure;
 }
 

@@ -149,6 +149,8 @@ Outcome<std::unique_ptr<TreeReader>> TreeReader::open(const std::string& directo
   if (!state->walk) return call_failed(errno, "open " + directory);
   archive* tar = state->tar.get();
   archive_write_set_format_pax_restricted(tar);
+  // Names are bytes: whatever this machine takes them for.
+  archive_write_set_options(tar, "hdrcharset=BINARY");
   archive_write_set_bytes_per_block(tar, 0);
   if (archive_write_open(tar, state.get(), nullptr, State::take, nullptr) != ARCHIVE_OK)
     return archive_failed(tar, "begin a tar");

@@ -25,7 +25,7 @@ from harness import BELLJAR, BELLJAR_SOURCE, SandboxTest, back_ends, callers, wa
 
 # The daemon is dynamic, so it may be where the build has it; the stage holds what sandboxes see.
 BELLJARD = pathlib.Path(os.environ.get("BELLJARD", BELLJAR_SOURCE.parent.parent / "api" / "belljard")).resolve()
-BELLJARCTL = BELLJARD.with_name("belljarctl")
+BELLJARCTL = pathlib.Path(os.environ.get("BELLJARCTL", BELLJARD.with_name("belljarctl"))).resolve()
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 TOKEN_HEADER = "X-Agent-Simulator-Token"

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <clocale>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -327,11 +328,22 @@ TEST_CASE("parts of a path lead nowhere else") {
   CHECK(session_path("../a b/?x#\n%") == "/v1/sessions/..%2Fa%20b%2F%3Fx%23%0A%25");
 }
 
+TEST_CASE("names are bytes, whoever wrote the tar") {
+  // As belljard writes them: UTF-8 or not, without a word about it.
+  const Directory to;
+  std::setlocale(LC_CTYPE, "C.UTF-8");
+  std::string tar = tar_of({{"name \xff", AE_IFREG, "x"}});
+  CHECK(unpack(to.path, tar) == "");
+  CHECK(text_in(to.path + "/name \xff") == "x");
+}
+
 TEST_CASE("a tree goes into a tar and out of it, without what is neither file nor directory") {
   const Directory from, to;
   std::filesystem::create_directories(from.path + "/a/b");
   std::ofstream(from.path + "/a/b/file") << "content";
   std::ofstream(from.path + "/empty");
+  std::ofstream(from.path + "/f\u00fc\n");
+  std::ofstream(from.path + "/no UTF-8 \xff");
   std::filesystem::create_symlink("/etc/passwd", from.path + "/link");
   REQUIRE(mkfifo((from.path + "/fifo").c_str(), 0600) == 0);
   auto reader = TreeReader::open(from.path, "dir");
@@ -347,6 +359,8 @@ TEST_CASE("a tree goes into a tar and out of it, without what is neither file no
   CHECK(unpack(to.path, tar) == "");
   CHECK(text_in(to.path + "/dir/a/b/file") == "content");
   CHECK(std::filesystem::exists(to.path + "/dir/empty"));
+  CHECK(std::filesystem::exists(to.path + "/dir/f\u00fc\n"));
+  CHECK(std::filesystem::exists(to.path + "/dir/no UTF-8 \xff"));
   CHECK(!std::filesystem::exists(std::filesystem::symlink_status(to.path + "/dir/link")));
   CHECK(!std::filesystem::exists(to.path + "/dir/fifo"));
 }
