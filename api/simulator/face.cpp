@@ -284,6 +284,11 @@ Awaitable<Response> SimulatorFace::create(Request& request) {
     request.failure = session.error().error.what + ' ' + session.error().setup;
     co_return failed(session.error());
   }
+  if (request.gone && request.gone()) {
+    // Of a session that nobody was told of nothing may be left running.
+    request.failure = "the client has hung up";
+    (void)co_await supervisor_->end(*uuid, supervisor::EndedBy::kClient);
+  }
   co_return ok({{"session_id", *uuid}, {"port", (*session)->port()}});
 }
 

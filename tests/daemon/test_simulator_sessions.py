@@ -4,12 +4,14 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from daemon import AGENT, POOL_SIZE, PORT_BASE, TOKEN, UID_BASE, DaemonTest, as_shipped, processes_of, wait_until
+from daemon import (AGENT, POOL_SIZE, PORT_BASE, TOKEN, TOKEN_HEADER, UID_BASE, DaemonTest, as_shipped, new_id, processes_of,
+                    wait_until)
 from harness import callers, main
 
 KEY = "sk-of-the-user"
@@ -235,6 +237,19 @@ asyncio.run(main())
         survivor.wait()
         self.assertTrue(wait_until(lambda: daemon.health()["quarantined"] == 0, 30))
         self.assertEqual(daemon.create().json()["port"], PORT_BASE)
+
+    @as_shipped
+    def test_a_session_whose_client_has_given_up_before_it_was_told_is_ended(self):
+        daemon = self.daemon()
+        body = json.dumps({"session_id": new_id(), "agent_code": AGENT, "config_yaml": "agent: {name: a}\n"})
+        with socket.create_connection(("127.0.0.1", daemon.port)) as connection:
+            connection.sendall(f"POST /sessions HTTP/1.1\r\nHost: localhost\r\n{TOKEN_HEADER}: {TOKEN}\r\nContent-Type: "
+                               f"application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        self.assertTrue(wait_until(lambda: "the client has hung up" in daemon.log))
+        metrics = daemon.request("GET", "/metrics").body.decode()
+        self.assertIn("sessions_created_total 1\n", metrics)
+        self.assertIn(f'slots{{state="free"}} {POOL_SIZE}\n', metrics)
+        self.assertEqual(daemon.workspaces(), [])
 
     @as_shipped
     def test_unknown_session_is_200_and_any_spelling_is_known(self):
