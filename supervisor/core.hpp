@@ -24,6 +24,8 @@ class SessionImpl;
 inline constexpr Milliseconds kAskLimit{10000};
 /// The service gives file work up after 30 s.
 inline constexpr Milliseconds kFileWorkLimit{35000};
+/// Of what moves through a pipe, which the service bounds to ten minutes.
+inline constexpr Milliseconds kTransferLimit{620000};
 
 /// Starts that are under way at once, and those that wait for their turn, first come first served.
 class StartQueue {

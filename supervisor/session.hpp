@@ -210,6 +210,8 @@ struct OpenFile {
   std::string etag;  ///< What `if_match` of a later write may name.
 };
 
+inline constexpr char kEndMark = '.';
+
 struct WriteRequest {
   WriteRequest() = default;
   explicit WriteRequest(std::string where) : path(std::move(where)) {}
@@ -217,6 +219,9 @@ struct WriteRequest {
   std::uint32_t mode = 0600;
   std::string if_match;  ///< Empty: whatever is there.
   bool parents = false;  ///< Makes missing directories.
+  /// The source is a pipe that ends with kEndMark, which is not of the file. One that ends without
+  /// has lost its writer, and changes nothing.
+  bool marked = false;
 };
 
 struct Written {

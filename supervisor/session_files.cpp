@@ -77,11 +77,11 @@ Json place_of(const std::string& workspace, const std::string& path) {
 
 }  // namespace
 
-Awaitable<Outcome<Reply>> SessionImpl::file_work(Request request) {
+Awaitable<Outcome<Reply>> SessionImpl::file_work(Request request, Milliseconds limit) {
   const Outcome<void> alive = usable();
   BELLJAR_CO_TRY(alive);
   touch();
-  co_return co_await core_->ask(std::move(request), kFileWorkLimit);
+  co_return co_await core_->ask(std::move(request), limit);
 }
 
 Awaitable<Outcome<Listing>> SessionImpl::list(ListRequest request) {
@@ -123,9 +123,10 @@ Awaitable<Outcome<Written>> SessionImpl::write(WriteRequest request, UniqueFd so
   members["mode"] = mode_text(request.mode);
   if (!request.if_match.empty()) members["if_match"] = request.if_match;
   members["parents"] = request.parents;
+  if (request.marked) members["end"] = "mark";
   Request order("write", std::move(members));
   order.descriptors.push_back(std::move(source));
-  const Outcome<Reply> reply = co_await file_work(std::move(order));
+  const Outcome<Reply> reply = co_await file_work(std::move(order), kTransferLimit);
   BELLJAR_CO_TRY(reply);
   Written written;
   written.size = number_of(reply->ok, "size").value_or(0);
@@ -159,7 +160,7 @@ Awaitable<Outcome<void>> SessionImpl::archive(std::string path, Way way, UniqueF
   members["way"] = way == Way::kOut ? "out" : "in";
   Request order("archive", std::move(members));
   order.descriptors.push_back(std::move(pipe));
-  const Outcome<Reply> reply = co_await file_work(std::move(order));
+  const Outcome<Reply> reply = co_await file_work(std::move(order), kTransferLimit);
   BELLJAR_CO_TRY(reply);
   co_return Outcome<void>();
 }

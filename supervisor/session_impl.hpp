@@ -191,7 +191,8 @@ class SessionImpl final : public Session {
   void take_over(const Json& event);
   [[nodiscard]] std::shared_ptr<ProcessImpl> process_of(const Json& event) const;
   [[nodiscard]] Outcome<void> usable() const;
-  [[nodiscard]] Awaitable<Outcome<Reply>> file_work(Request request);
+  [[nodiscard]] Awaitable<Outcome<Reply>> file_work(Request request,
+                                                    Milliseconds limit = kFileWorkLimit);
   [[nodiscard]] Outcome<std::optional<TimePoint>> deadline_after(Milliseconds from_now) const;
   void forget_old_processes();
 

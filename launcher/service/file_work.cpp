@@ -28,8 +28,7 @@ using sys::UniqueFd;
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
-/// A source that says nothing for so long is given up, while there is still time to clean up before
-/// the helper itself is.
+/// A source that says nothing for so long is given up.
 constexpr std::chrono::seconds kPatience{25};
 
 std::int64_t modified_ms(const struct stat& about) {
@@ -44,24 +43,40 @@ std::string etag_of(const struct stat& about) {
          std::to_string(modified);
 }
 
+struct Copied {
+  std::uint64_t size = 0;
+  char last = 0;
+};
+
+/// Takes the mark off the end of a copy.
+Outcome<std::uint64_t> take_mark(int target, const Copied& copied) {
+  if (copied.size == 0 || copied.last != kEndMark)
+    return refuse(Code::kInvalid, "the source was broken off");
+  if (ftruncate(target, static_cast<off_t>(copied.size) - 1) != 0)
+    return call_failed(errno, "truncate the file");
+  return copied.size - 1;
+}
+
 /// Copies `source` to its end into `target`.
-Outcome<std::uint64_t> copy_to_end(int source, int target) {
-  const Clock::time_point deadline = Clock::now() + kPatience;
+Outcome<Copied> copy_to_end(int source, int target) {
+  Clock::time_point deadline = Clock::now() + kPatience;
   std::array<char, 65536> piece{};
-  for (std::uint64_t size = 0;;) {
+  for (Copied copied;;) {
     const auto left =
         std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     pollfd readable{source, POLLIN, 0};
     const int ready = left > 0 ? poll(&readable, 1, static_cast<int>(left)) : 0;
     if (ready == 0)
-      return refuse(Code::kTimeout, "the source did not come to its end within " +
-                                        std::to_string(kPatience.count()) + " s");
+      return refuse(Code::kTimeout,
+                    "nothing came from the source for " + std::to_string(kPatience.count()) + " s");
     const ssize_t got = read(source, piece.data(), piece.size());
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got < 0) return call_failed(errno, "read the source");
-    if (got == 0) return size;
-    size += static_cast<std::uint64_t>(got);
-    if (size > kLargestFile)
+    if (got == 0) return copied;
+    copied.size += static_cast<std::uint64_t>(got);
+    copied.last = piece[static_cast<std::size_t>(got) - 1];
+    deadline = Clock::now() + kPatience;
+    if (copied.size > kLargestFile + 1)
       return refuse(Code::kTooLarge, "the source has more than " + policy::size_text(kLargestFile));
     const int error = write_all(target, {piece.data(), static_cast<std::size_t>(got)});
     if (error != 0) return call_failed(error, "write the file");
@@ -194,7 +209,9 @@ Outcome<Finding> write_file(int workspace, uid_t owner, const Write& order, int 
   FreshFile fresh(directory.get(), order.mode);
   if (fresh.error() != 0)
     return call_failed(fresh.error(), "write beside " + in_quotes(order.path));
-  const std::uint64_t size = BELLJAR_TRY(copy_to_end(source, fresh.fd()));
+  const Copied copied = BELLJAR_TRY(copy_to_end(source, fresh.fd()));
+  const std::uint64_t size =
+      order.marked ? BELLJAR_TRY(take_mark(fresh.fd(), copied)) : copied.size;
   // The copy took its time.
   const bool created = BELLJAR_TRY(check_target(directory.get(), order, owner));
   const int error = fresh.take_name(last_part(order.path));

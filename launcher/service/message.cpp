@@ -64,6 +64,9 @@ Demand read_write(Object& object) {
   write.mode = object.mode("mode");
   write.if_match = object.text("if_match", false);
   write.parents = object.boolean("parents");
+  const std::string end = object.text("end", false);
+  write.marked = end == "mark";
+  if (!end.empty() && !write.marked) object.wrong("end", "expected \"mark\"");
   return write;
 }
 

@@ -56,11 +56,15 @@ struct List {
 struct Open {
   std::string workspace, path;
 };
+/// Who sends a file through a pipe and dies in the middle closes it, too.
+inline constexpr char kEndMark = '.';
+
 struct Write {
   std::string workspace, path;
   mode_t mode = 0;
   std::string if_match;  ///< Empty: whatever is there.
   bool parents = false;
+  bool marked = false;  ///< The source ends with kEndMark, or it was broken off.
 };
 struct Delete {
   std::string workspace, path;

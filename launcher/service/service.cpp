@@ -35,6 +35,10 @@
 namespace belljar::service {
 namespace {
 
+/// Of what is as slow as the other end of a pipe, which the helper gives up itself when nothing
+/// moves.
+constexpr std::chrono::minutes kTransferLimit{10};
+
 using Json = nlohmann::ordered_json;
 using sys::UniqueFd;
 
@@ -571,10 +575,12 @@ void Service::serve(std::uint64_t id, const Open& order, Descriptors) {
 
 void Service::serve(std::uint64_t id, const Write& order, Descriptors descriptors) {
   const int source = descriptors.front().get();
-  work_inside(id, order.workspace, std::move(descriptors),
-              [order, source](int directory, uid_t owner) {
-                return write_file(directory, owner, order, source);
-              });
+  work_inside(
+      id, order.workspace, std::move(descriptors),
+      [order, source](int directory, uid_t owner) {
+        return write_file(directory, owner, order, source);
+      },
+      kTransferLimit);
 }
 
 void Service::serve(std::uint64_t id, const Delete& order, Descriptors) {
@@ -588,8 +594,7 @@ void Service::serve(std::uint64_t id, const Archive& order, Descriptors descript
     return order.into ? read_archive(directory, owner, order.path, pipe)
                       : write_archive(directory, owner, order.path, pipe);
   };
-  // It is as slow as the other end of the pipe, which it gives up itself.
-  work_inside(id, order.workspace, std::move(descriptors), work, std::chrono::minutes(10));
+  work_inside(id, order.workspace, std::move(descriptors), work, kTransferLimit);
 }
 
 void Service::serve(std::uint64_t id, const Sweep& order, Descriptors) {

@@ -179,6 +179,18 @@ class Files(ServiceTest):
         os.close(write)
         self.assertEqual(self.service.answer(number)[0]["ok"]["size"], 3000)
 
+    def test_a_source_that_ends_without_its_mark_was_broken_off_and_changes_nothing(self):
+        self.assertEqual(self.service.write("a.txt", b"one.two..", end="mark"), {"size": 8, "created": False})
+        self.assertEqual(self.service.read("a.txt"), b"one.two.")
+        for broken in (b"", b"half", b".half"):
+            source = memfd(broken, 0)
+            os.lseek(source, 0, os.SEEK_SET)
+            self.refused("write", "a.txt", "invalid", [source], end="mark")
+            os.close(source)
+        self.assertEqual(self.service.read("a.txt"), b"one.two.")
+        self.assertEqual(self.service.write("a.txt", b".", end="mark")["size"], 0)
+        self.write_refused("a.txt", "invalid", end="other")
+
     def test_if_match_names_the_file_that_is_meant(self):
         ok, fds = self.service.ask("open", workspace="w", path="a.txt")
         os.close(fds[0])
