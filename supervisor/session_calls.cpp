@@ -185,7 +185,7 @@ Awaitable<void> ask_into(std::shared_ptr<Starting> starting, std::shared_ptr<Ses
   if (reply) {
     const auto pid = reply->ok.find("pid");
     process->running(pid != reply->ok.end() && pid->is_number_integer() ? pid->get<int>() : 0);
-    session->note("process.started", process.get(), {}, {});
+    if (process->start_untold()) session->note("process.started", process.get(), {}, {});
   } else {
     process->abandon();
   }

@@ -52,6 +52,8 @@ class ProcessImpl final : public Process {
   [[nodiscard]] Outcome<std::vector<UniqueFd>> make_streams();
   [[nodiscard]] Outcome<void> take_terminal(UniqueFd master);
   void running(int pid);
+  /// Whether its start is still to be told: once.
+  [[nodiscard]] bool start_untold() { return !std::exchange(start_told_, true); }
   void stopped(bool stopped);
   /// It has ended so: the rest of its output is read, and then `wait` answers. Once.
   void conclude(End end);
@@ -84,6 +86,7 @@ class ProcessImpl final : public Process {
   WallTime started_;
   std::optional<End> end_;
   Offsets end_offsets_;
+  bool start_told_ = false;
   bool concluding_ = false, terminating_ = false, overflowed_ = false;
   std::uint64_t written_ = 0;
   std::shared_ptr<Journal> out_, err_;

@@ -280,6 +280,8 @@ void SessionImpl::take_event(const std::string& name, const Json& event) {
     const std::shared_ptr<ProcessImpl> process = process_of(event);
     if (!process) return;
     if (name == "ended") {
+      // Short ones end before whoever started them has been woken.
+      if (process->start_untold()) note("process.started", process.get(), {}, {});
       const auto record = event.find("record");
       process->conclude(end_of(record == event.end() ? Json() : *record, core_->clock->wall()));
     } else {
@@ -303,7 +305,7 @@ void SessionImpl::take_started(const Json& event) {
   if (degraded_ != "[]") note("session.degraded", nullptr, {}, degraded_);
   if (const auto command = processes_.find(0); command != processes_.end()) {
     command->second->running(0);
-    note("process.started", command->second.get(), {}, {});
+    if (command->second->start_untold()) note("process.started", command->second.get(), {}, {});
   }
   changed_.notify();
 }
