@@ -12,7 +12,8 @@
 
 namespace belljar::api {
 
-/// One request on its connection. Every wait of it is bounded by the server's options.
+/// One request on its connection. Every wait of it is bounded by the server's options. One may read
+/// while another writes, but for the first `read`, which may have to ask for the body.
 class Exchange {
  public:
   Exchange() = default;
@@ -25,6 +26,10 @@ class Exchange {
   /// The next bytes of the body; empty at its end. Nothing: it is broken, too large or too slow, or
   /// its sender has gone. That has been answered then, and whoever reads only has to clean up.
   [[nodiscard]] virtual supervisor::Awaitable<std::optional<std::string>> read() = 0;
+
+  /// Gives up the rest of the body: whoever waits in `read`, and all who come, get nothing. Not
+  /// while anything is being written.
+  virtual void stop_reading() = 0;
 
   /// Sends a whole answer. Nothing can follow it.
   [[nodiscard]] virtual supervisor::Awaitable<void> answer(Response response) = 0;

@@ -105,7 +105,10 @@ struct Server::State {
 class Server::Connection {
  public:
   Connection(std::shared_ptr<State> state, Socket socket)
-      : state_(std::move(state)), socket_(std::move(socket)), deadline_(socket_) {
+      : state_(std::move(state)),
+        socket_(std::move(socket)),
+        deadline_(socket_),
+        write_deadline_(socket_) {
     state_->connections.insert(this);
   }
   Connection(const Connection&) = delete;
@@ -141,7 +144,7 @@ class Server::Connection {
 
   std::shared_ptr<State> state_;
   Socket socket_;
-  Deadline deadline_;
+  Deadline deadline_, write_deadline_;  ///< Either ends both: the connection goes with it.
   Peer peer_;
   std::string buffer_;
   std::chrono::steady_clock::time_point began_;
@@ -165,6 +168,7 @@ Awaitable<bool> Server::Connection::serve_one() {
   Reader reader;
   reader.request().peer = peer_;
   if (!co_await read_head(reader)) co_return false;
+  deadline_.stop();
   began_ = std::chrono::steady_clock::now();
   if (reader.state() == Reader::State::kRefused)
     co_return co_await refuse(reader, reader.refusal());
@@ -180,7 +184,9 @@ Awaitable<bool> Server::Connection::serve_one() {
   }
   if (verdict.stream) co_return co_await stream(reader, verdict);
   const bool complete = co_await read_body(reader, verdict.body_limit);
-  const bool keep = complete && co_await answer(reader, verdict);
+  deadline_.stop();
+  bool keep = complete;
+  if (complete) keep = co_await answer(reader, verdict);
   state_->bodies -= std::exchange(reserved_, 0);
   co_return keep;
 }
@@ -283,9 +289,10 @@ Awaitable<bool> Server::Connection::refuse(Reader& reader, Refusal why) {
 /// Whether the peer has taken it.
 Awaitable<bool> Server::Connection::send_bytes(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
-    deadline_.set(state_->options.write);
+    write_deadline_.set(state_->options.write);
     const asio::const_buffer slice(text.data() + at, std::min(kSlice, text.size() - at));
     const auto [error, size] = co_await asio::async_write(socket_, slice, kAsTuple);
+    write_deadline_.stop();
     if (error) co_return false;
     at += size;
   }
@@ -321,6 +328,7 @@ class Server::Connection::Stream final : public Exchange {
 
   Request& request() override { return reader_.request(); }
   Awaitable<std::optional<std::string>> read() override;
+  void stop_reading() override;
   Awaitable<void> answer(Response response) override;
   Awaitable<bool> begin(Response head, std::optional<std::uint64_t> length) override;
   Awaitable<bool> write(std::string bytes) override;
@@ -345,6 +353,7 @@ class Server::Connection::Stream final : public Exchange {
   std::size_t received_ = 0;
   State state_ = State::kBefore;
   bool keep_, asked_ = false, chunked_ = false, silent_ = false;
+  bool stopped_ = false;  ///< Nobody wants the rest of the body.
   int status_ = 0;
   std::uint64_t left_ = 0;  ///< Of an answer whose length was told.
 };
@@ -354,6 +363,7 @@ Awaitable<bool> Server::Connection::Stream::receive() {
   const auto began = std::chrono::steady_clock::now();
   connection_.deadline_.set(std::max(patience_, milliseconds(1)));
   const bool came = co_await connection_.receive();
+  connection_.deadline_.stop();
   patience_ -= std::chrono::duration_cast<milliseconds>(std::chrono::steady_clock::now() - began);
   received_ += connection_.buffer_.size();
   if (received_ >= kSlice) {
@@ -364,7 +374,7 @@ Awaitable<bool> Server::Connection::Stream::receive() {
 }
 
 Awaitable<std::optional<std::string>> Server::Connection::Stream::read() {
-  if (state_ == State::kDropped) co_return std::nullopt;
+  if (state_ == State::kDropped || stopped_) co_return std::nullopt;
   if (!std::exchange(asked_, true)) co_await connection_.go_on(reader_);
   for (;;) {
     const auto state = reader_.feed(connection_.buffer_);
@@ -377,6 +387,7 @@ Awaitable<std::optional<std::string>> Server::Connection::Stream::read() {
     if (std::string bytes = reader_.take_body(); !bytes.empty() || whole()) co_return bytes;
     if (const bool came = co_await receive(); came) continue;
     keep_ = false;
+    if (stopped_) co_return std::nullopt;
     if (connection_.deadline_.passed() && state_ == State::kBefore) {
       const Refusal late(408, "the request took too long");
       co_await answer(connection_.state_->handler.refusal(late));
@@ -384,6 +395,12 @@ Awaitable<std::optional<std::string>> Server::Connection::Stream::read() {
     if (state_ == State::kBefore) state_ = State::kDropped;
     co_return std::nullopt;
   }
+}
+
+void Server::Connection::Stream::stop_reading() {
+  stopped_ = true;
+  boost::system::error_code ignored;
+  connection_.socket_.cancel(ignored);
 }
 
 Awaitable<void> Server::Connection::Stream::answer(Response response) {
@@ -434,8 +451,9 @@ Awaitable<void> Server::Connection::Stream::finish() {
     co_return;
   }
   state_ = State::kDone;
-  if (!silent_ && chunked_ && !co_await connection_.send_bytes("0\r\n\r\n"))
-    state_ = State::kDropped;
+  if (silent_ || !chunked_) co_return;
+  const bool sent = co_await connection_.send_bytes("0\r\n\r\n");
+  if (!sent) state_ = State::kDropped;
 }
 
 bool Server::Connection::Stream::gone() const {
@@ -446,6 +464,7 @@ Exchange::Raw Server::Connection::Stream::take(int status) {
   state_ = State::kDropped;
   status_ = status;
   connection_.deadline_.stop();
+  connection_.write_deadline_.stop();
   return {UniqueFd(connection_.socket_.release()), std::exchange(connection_.buffer_, {})};
 }
 

@@ -19,17 +19,22 @@ using supervisor::kAsTuple;
 using Socket = asio::generic::stream_protocol::socket;
 
 struct WebSocket::Stream {
-  websocket::stream<Socket, false> socket;  ///< false: without compression, at compile time.
-  asio::steady_timer turn;                  ///< Who waits to write waits for its cancellation.
-  boost::beast::flat_buffer buffer;
-  bool writing = false, over = false;
-
-  Stream(Socket connected, const WebSocketOptions& options)
-      : socket(std::move(connected)), turn(socket.get_executor()) {
+  static websocket::stream_base::timeout timeout_of(const WebSocketOptions& options) {
     websocket::stream_base::timeout timeout{};
     timeout.handshake_timeout = options.handshake;
     timeout.idle_timeout = 2 * options.ping;
     timeout.keep_alive_pings = true;
+    return timeout;
+  }
+
+  websocket::stream<Socket, false> socket;  ///< false: without compression, at compile time.
+  websocket::stream_base::timeout timeout;
+  asio::steady_timer turn;  ///< Who waits to write waits for its cancellation.
+  boost::beast::flat_buffer buffer;
+  bool writing = false, over = false;
+
+  Stream(Socket connected, const WebSocketOptions& options)
+      : socket(std::move(connected)), timeout(timeout_of(options)), turn(socket.get_executor()) {
     socket.set_option(timeout);
     socket.read_message_max(options.most_message);
     socket.text(true);
@@ -152,6 +157,19 @@ Awaitable<void> WebSocket::close(std::uint16_t code, std::string reason) {
     stream_->over = true;
   }
   stream_->give_turn();
+}
+
+void WebSocket::limit_waiting(std::size_t bytes) {
+  // The kernel doubles it, for what it keeps beside the bytes (man 7 socket).
+  const int half = static_cast<int>(bytes / 2);
+  (void)setsockopt(stream_->socket.next_layer().native_handle(), SOL_SOCKET, SO_SNDBUF, &half,
+                   sizeof half);
+}
+
+void WebSocket::expect_silence(bool expected) {
+  websocket::stream_base::timeout timeout = stream_->timeout;
+  if (expected) timeout.idle_timeout = websocket::stream_base::none();
+  stream_->socket.set_option(timeout);
 }
 
 void WebSocket::abort() {

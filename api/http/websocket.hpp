@@ -51,6 +51,12 @@ class WebSocket {
   /// Drops the connection.
   void abort();
 
+  /// How many bytes may wait for a peer that takes them slowly; then `write` waits. The kernel's
+  /// own bound is many times as much.
+  void limit_waiting(std::size_t bytes);
+  /// Whether the peer may be silent for long, because nobody reads what it says.
+  void expect_silence(bool expected);
+
  private:
   struct Stream;
   explicit WebSocket(std::unique_ptr<Stream> stream);
