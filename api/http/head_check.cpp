@@ -67,12 +67,21 @@ struct Framing {
     return std::nullopt;
   }
 
-  [[nodiscard]] std::optional<Refusal> check() const {
-    if (hosts != 1) return Refusal{400, "no Host"};
+  [[nodiscard]] std::optional<Refusal> check(int wanted_hosts) const {
+    if (hosts != wanted_hosts) return Refusal{400, "no Host"};
     if (lengths > 0 && codings > 0) return Refusal{400, "Content-Length beside Transfer-Encoding"};
     return std::nullopt;
   }
 };
+
+std::optional<Refusal> check_status_line(std::string_view line) {
+  const bool version = line.starts_with("HTTP/1.1 ") || line.starts_with("HTTP/1.0 ");
+  const bool number = line.size() > 12 && is_number(line.substr(9, 3)) && line[9] != '0';
+  if (!version || !number || line[12] != ' ' ||
+      !std::all_of(line.begin(), line.end(), is_value_character))
+    return Refusal{502, "a broken status line"};
+  return std::nullopt;
+}
 
 std::optional<Refusal> check_field(std::string_view line, Framing& framing) {
   // A line that continues the one before is read as a field of its own by some.
@@ -99,9 +108,13 @@ std::optional<Refusal> check_partial_head(std::string_view head) {
   return std::nullopt;
 }
 
-std::optional<Refusal> check_head(std::string_view head) {
+namespace {
+
+using CheckLine = std::optional<Refusal> (*)(std::string_view);
+
+/// Every line, the first by a grammar of its own.
+std::optional<Refusal> check_lines(std::string_view head, CheckLine check_first, Framing& framing) {
   if (auto refusal = check_partial_head(head)) return refusal;
-  Framing framing;
   bool first = true;
   while (head != "\r\n") {
     const std::size_t end = head.find("\r\n");
@@ -110,12 +123,29 @@ std::optional<Refusal> check_head(std::string_view head) {
     head.remove_prefix(end + 2);
     if (line.empty() || line.find('\r') != std::string_view::npos)
       return Refusal{400, "a broken line"};
-    const auto refusal = first ? check_request_line(line) : check_field(line, framing);
+    const auto refusal = first ? check_first(line) : check_field(line, framing);
     if (refusal) return refusal;
     first = false;
   }
   if (first) return Refusal{400, "no request line"};
-  return framing.check();
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Refusal> check_head(std::string_view head) {
+  Framing framing;
+  if (auto refusal = check_lines(head, check_request_line, framing)) return refusal;
+  return framing.check(1);
+}
+
+std::optional<Refusal> check_response_head(std::string_view head) {
+  Framing framing;
+  if (auto refusal = check_lines(head, check_status_line, framing)) return refusal;
+  // Chunks are not of HTTP/1.0: one reads them as what they are, another until the end.
+  if (framing.codings > 0 && head.starts_with("HTTP/1.0"))
+    return Refusal{502, "a Transfer-Encoding in HTTP/1.0"};
+  return framing.check(framing.hosts);
 }
 
 }  // namespace belljar::api

@@ -22,6 +22,9 @@ struct Refusal {
 /// Checks a whole head, the empty line included.
 [[nodiscard]] std::optional<Refusal> check_head(std::string_view head);
 
+/// The same of an answer, which comes from a server that nobody trusts.
+[[nodiscard]] std::optional<Refusal> check_response_head(std::string_view head);
+
 /// Checks what is there of a head that has no end yet: a line must not end in a bare LF, and no
 /// more than kMostHead may come.
 [[nodiscard]] std::optional<Refusal> check_partial_head(std::string_view head);

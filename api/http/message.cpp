@@ -127,7 +127,8 @@ std::string serialise_head(const Response& response, bool keep_alive,
   text += "\r\n";
   // RFC 9110, 8.6: no length where there can be no body.
   if (response.status != 204 && response.status != 304) {
-    if (length != 0) text += "content-type: " + response.content_type + "\r\n";
+    if (length != 0 && !response.content_type.empty())
+      text += "content-type: " + response.content_type + "\r\n";
     text += length ? "content-length: " + std::to_string(*length) + "\r\n"
                    : "transfer-encoding: chunked\r\n";
   }
