@@ -1,6 +1,7 @@
 #include "api/v1/face.hpp"
 
 #include "api/v1/operations.hpp"
+#include "api/v1/transfer.hpp"
 
 namespace belljar::api {
 
@@ -11,6 +12,13 @@ void add_all_operations(Router& router, const V1Context& context) {
   add_exec_operations(router, context);
   add_shell_operations(router, context);
   add_lease_operations(router, context);
+  add_output_operations(router, context);
+  add_attach_operations(router, context);
+  add_event_operations(router, context);
+  const auto transfers = std::make_shared<Transfers>();
+  add_file_operations(router, context, transfers);
+  add_archive_operations(router, context, transfers);
+  add_proxy_operations(router, context);
 }
 
 V1Face::V1Face(std::shared_ptr<supervisor::Supervisor> supervisor,
