@@ -43,10 +43,11 @@ class TestHandler final : public Handler {
   Stream stream_;
 };
 
-/// A server in a thread of its own, with short limits.
+/// A server in a thread of its own, which waits so long for who stalls.
 class Rig {
  public:
-  explicit Rig(Stream stream) : handler_(std::move(stream)), server_(loop_, handler_, options()) {
+  explicit Rig(Stream stream, milliseconds patience = milliseconds(60000))
+      : handler_(std::move(stream)), server_(loop_, handler_, options(patience)) {
     static int number = 0;
     address_.sun_family = AF_UNIX;
     const std::string name =
@@ -75,10 +76,10 @@ class Rig {
   [[nodiscard]] int last_status() const { return handler_.last_status; }
 
  private:
-  static ServerOptions options() {
+  static ServerOptions options(milliseconds patience) {
     ServerOptions options;
-    options.body = milliseconds(300);
-    options.write = milliseconds(300);
+    options.body = patience;
+    options.write = patience;
     return options;
   }
   asio::io_context loop_{1};
@@ -167,7 +168,7 @@ TEST_CASE("a body is the same however it is cut, and the connection serves on") 
 }
 
 TEST_CASE("a sender who stops in the middle of a body is told so, and cut off") {
-  const Rig rig(echo);
+  const Rig rig(echo, milliseconds(200));
   const UniqueFd client = rig.connect();
   send_text(client, kPost + "he");
   const std::string answer = receive(client);
@@ -202,10 +203,12 @@ TEST_CASE("an answer has the length that was told, or is cut short for all to se
        {std::pair<std::string, bool>{"hello", true}, {"hello and more", true}, {"hell", false}}) {
     const Rig rig([text = text](Exchange& exchange) { return say(exchange, 5, text, true); });
     const UniqueFd client = rig.connect();
-    send_text(client, kGet + kGet);
+    send_text(client, kGet);
     const std::string answer = receive(client, whole ? "hello" : std::string_view());
     CHECK(answer.ends_with(whole ? "\r\n\r\nhello" : "\r\n\r\nhell(end)"));
-    if (whole) CHECK(receive(client, "hello").find("HTTP/1.1 200 OK") == 0);
+    if (!whole) continue;
+    send_text(client, kGet);
+    CHECK(receive(client, "hello").starts_with("HTTP/1.1 200 OK\r\n"));
   }
 }
 
@@ -237,7 +240,8 @@ TEST_CASE("HEAD gets the head alone, of either kind, and the connection serves o
 
 TEST_CASE("a receiver who takes nothing is given up, and one who has gone is noticed") {
   std::atomic<bool> ended{false};
-  const Rig rig([&ended](Exchange& exchange) { return write_for_ever(exchange, ended); });
+  const Rig rig([&ended](Exchange& exchange) { return write_for_ever(exchange, ended); },
+                milliseconds(200));
   {
     const UniqueFd client = rig.connect();
     send_text(client, kGet);
