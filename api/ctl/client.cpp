@@ -93,6 +93,7 @@ Outcome<Answer> Client::call(const Call& call) const {
 Outcome<Json> Client::ask(const Call& call) const {
   Outcome<Answer> answer = this->call(call);
   if (!answer) return tl::unexpected(std::move(answer).error());
+  if (answer->stopped) return failed(FailureKind::kLocal, "interrupted");
   if (answer->body.empty()) return Json();
   Json tree = Json::parse(answer->body, nullptr, false);
   if (!tree.is_discarded()) return tree;
@@ -110,11 +111,13 @@ Outcome<Json> Client::post(const std::string& target, const Json& body) const {
   return ask(call);
 }
 
-Outcome<Json> Client::start(const std::string& target, const Json& body) const {
+Outcome<Json> Client::start(const std::string& target, const Json& body,
+                            std::vector<Watch> watches) const {
   Call call("POST", target);
   call.body = dumped(body);
   call.content_type = "application/json";
   call.headers.emplace_back("Idempotency-Key", fresh_key());
+  call.watches = std::move(watches);
   call.silence = std::chrono::minutes(2);  // Starts wait for their turn, and for a port.
   for (int attempt = 1;; ++attempt) {
     Outcome<Json> answer = ask(call);

@@ -56,7 +56,8 @@ class Client {
   [[nodiscard]] Outcome<Json> get(const std::string& target) const;
   [[nodiscard]] Outcome<Json> post(const std::string& target, const Json& body) const;
   /// Starts something once: asks again, under one key, where the answer is lost on its way.
-  [[nodiscard]] Outcome<Json> start(const std::string& target, const Json& body) const;
+  [[nodiscard]] Outcome<Json> start(const std::string& target, const Json& body,
+                                    std::vector<Watch> watches = {}) const;
 
   [[nodiscard]] const Address& address() const { return address_; }
 

@@ -295,7 +295,7 @@ class Conversation {
   }
 
   bool take(std::string_view bytes) {
-    const int status = parser_.get().result_int();
+    const unsigned status = parser_.get().result_int();
     if (call_.sink && status >= 200 && status < 300) return call_.sink(bytes);
     too_large_ = kept_.size() + bytes.size() > kLargestAnswer;
     if (!too_large_) kept_ += bytes;
@@ -304,7 +304,7 @@ class Conversation {
 
   Answer answer() {
     Answer answer;
-    answer.status = parser_.is_header_done() ? parser_.get().result_int() : 0;
+    answer.status = parser_.is_header_done() ? static_cast<int>(parser_.get().result_int()) : 0;
     for (const auto& field : parser_.get().base())
       answer.headers.add(std::string(field.name_string()),
                          std::string(field.value().data(), field.value().size()));

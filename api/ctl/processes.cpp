@@ -62,6 +62,29 @@ Outcome<Json> exec_body(const ExecOptions& asked) {
   return body;
 }
 
+/// Starts it. A signal that comes meanwhile is the command's, once there is one; with the second
+/// nobody waits for that.
+Outcome<ProcessName> start_process(const Client& client, const std::string& session,
+                                   const Json& body, const Signals& signals) {
+  std::vector<int> came;
+  const Watch watch{signals.descriptor(), [&] {
+                      while (const auto number = signals.next())
+                        if (*number != SIGWINCH && *number != SIGCONT) came.push_back(*number);
+                      return came.size() < 2;
+                    }};
+  Outcome<Json> process = client.start(session_path(session) + "/processes", body, {watch});
+  if (!process && came.size() > 1)
+    process.error().remedy = "belljarctl ps " + session + ": the command may have been started";
+  if (!process) return tl::unexpected(std::move(process).error());
+  const Json& id = member_of(*process, "id");
+  if (!id.is_number_integer())
+    return failed(FailureKind::kBroken, "the answer to the start names no process");
+  const ProcessName name{session, dumped(id)};
+  SignalForwarder forwarder(client, name, signals);
+  for (const int number : came) forwarder.forward(number);
+  return name;
+}
+
 /// The command's output here, its signals there, until its end.
 Outcome<int> stay_with(const Client& client, const ProcessName& name, const Signals& signals) {
   SignalForwarder forwarder(client, name, signals);
@@ -124,8 +147,7 @@ Outcome<int> exec(const Client& client, const ExecOptions& asked) {
   signal(SIGPIPE, SIG_IGN);
   const Signals signals = BELLJAR_TRY(
       Signals::take(asked.terminal ? Signals::Which::kTerminal : Signals::Which::kEnding));
-  const Json process = BELLJAR_TRY(client.start(session_path(asked.session) + "/processes", body));
-  const ProcessName name{asked.session, dumped(member_of(process, "id"))};
+  const ProcessName name = BELLJAR_TRY(start_process(client, asked.session, body, signals));
   if (asked.background) {
     BELLJAR_CHECK(print(name.process + '\n'));
     return 0;

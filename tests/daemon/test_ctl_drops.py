@@ -3,8 +3,10 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -117,6 +119,35 @@ class Dropped(CtlTest):
         self.assertEqual(done.returncode, 143)
         self.assertIn(b"standard input is lost", done.stderr)
         self.assertIn(b"the pipe is broken", done.stderr)
+
+    @once
+    def test_a_signal_during_the_start_is_the_commands_and_the_second_waits_no_longer(self):
+        asked, signalled, told = threading.Event(), [], threading.Event()
+        def respond(request, number):
+            if request.target.endswith("/processes"):
+                asked.set()
+                told.wait(30)
+                return answer(201, {"id": 4})
+            if request.target.endswith("/signal"):
+                signalled.append(request.json()["signal"])
+                return answer(204, b"")
+            return lines({"type": "end", "record": {"cause": "exited", "exit_code": 8}})
+        for slow, code in ((False, 8), (True, 125)):
+            asked.clear()
+            told.clear()
+            fake = FakeV1(self, respond)
+            process = subprocess.Popen([BELLJARCTL, *fake.where, "exec", "s", "--", "x"], stderr=subprocess.PIPE)
+            self.addCleanup(process.stderr.close)
+            self.assertTrue(asked.wait(10))
+            process.send_signal(signal.SIGHUP)
+            if slow:
+                process.send_signal(signal.SIGTERM)
+            else:
+                told.set()
+            self.assertEqual(process.wait(20), code)
+            told.set()
+        self.assertEqual(signalled, [signal.SIGHUP])
+        self.assertIn(b"the command may have been started", process.stderr.read())
 
     @once
     def test_waiting_goes_on_over_broken_connections(self):
