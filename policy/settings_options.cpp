@@ -33,7 +33,45 @@ const char* type_name(SettingRow::Form form) {
   return "NAME";
 }
 
+/// A default, as a person would write it; what has none is empty.
+struct DefaultText {
+  const Settings& settings;
+
+  std::string operator()(std::string Settings::*member) const { return settings.*member; }
+  std::string operator()(std::vector<std::string> Settings::*member) const {
+    std::string text;
+    for (const std::string& one : settings.*member) text += (text.empty() ? "" : ", ") + one;
+    return text;
+  }
+  std::string operator()(bool Settings::*member) const {
+    return settings.*member ? "true" : "false";
+  }
+  std::string operator()(std::uint64_t Settings::*member) const {
+    return std::to_string(settings.*member);
+  }
+  template <class Value>
+  std::string operator()(std::optional<Value> Settings::*) const {
+    return {};
+  }
+};
+
+std::string code(std::string_view text) {
+  return text.empty() ? std::string() : '`' + std::string(text) + '`';
+}
+
 }  // namespace
+
+std::string settings_table() {
+  const Settings defaults;
+  std::string table =
+      "| in the file | flag | variable | the simulator's | default | "
+      "|\n|---|---|---|---|---|---|\n";
+  for (const SettingRow& row : setting_rows())
+    table += "| " + code(row.name) + " | " + code(row.flag) + " | " + code(row.variable) + " | " +
+             code(row.simulator) + " | " + code(std::visit(DefaultText{defaults}, row.member)) +
+             " | " + std::string(row.description) + " |\n";
+  return table;
+}
 
 void SettingsOptions::declare(CLI::App& app) {
   app.add_option("--config", config_, std::string("The file. Default: ") + kSettingsFile)

@@ -25,4 +25,7 @@ class SettingsOptions {
   std::map<std::string, bool> switches_;
 };
 
+/// The settings as the table of docs/configuration.md.
+[[nodiscard]] std::string settings_table();
+
 }  // namespace belljar::policy

@@ -141,6 +141,9 @@ int main(int argc, char** argv) {
   options.declare(app);
   bool only_check = false;
   app.add_flag("--check-config", only_check, "Say whether the settings are good, and end");
+  // For docs/configuration.md; in no group, and so in no help.
+  bool only_table = false;
+  app.add_flag("--settings-table", only_table)->group("");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -149,5 +152,6 @@ int main(int argc, char** argv) {
                  complaint(app, error).c_str());
     return kWrongUsage;
   }
+  if (only_table) return std::fputs(policy::settings_table().c_str(), stdout) < 0 ? 1 : 0;
   return run(options.sources(), only_check);
 }
