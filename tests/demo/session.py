@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import pathlib
+import shlex
 import socket
 import subprocess
 import sys
@@ -51,6 +52,15 @@ def request(port: int, method: str, path: str, body: dict | None = None) -> dict
     return json.loads(text)
 
 
+def ctl(belljarctl: str, socket_path: str, *arguments: str) -> None:
+    """The same sessions, from a shell."""
+    done = subprocess.run([belljarctl, f"--socket={socket_path}", *arguments], capture_output=True, text=True, timeout=60)
+    print("\n".join([f"$ belljarctl {shlex.join(arguments)}",
+                     *(f"  {line}" for line in (done.stdout + done.stderr).splitlines())]), flush=True)
+    if done.returncode != 0:
+        sys.exit(1)
+
+
 def wait_for_port(port: int, daemon: subprocess.Popen) -> None:
     until = time.monotonic() + 30
     while time.monotonic() < until and daemon.poll() is None:
@@ -92,7 +102,9 @@ def main() -> None:
         root = pathlib.Path(directory) / "sessions"
         environment = {"PATH": os.environ["PATH"], "BELLJAR_LAUNCHER": belljar, "AGENT_SIMULATOR_API_TOKEN": TOKEN,
                        "AGENT_SIMULATOR_COMMAND": "/usr/bin/python3 agent.py"}
-        command = [belljard, "--simulator", f"--listen=tcp:127.0.0.1:{port}", f"--sessions-root={root}",
+        local = f"{directory}/belljard.sock"
+        command = [belljard, "--simulator", f"--listen=tcp:127.0.0.1:{port}", f"--listen=unix:{local}",
+                   f"--sessions-root={root}",
                    f"--uid-base={UID_BASE}", f"--port-base={free_port()}", "--max-sessions=1"]
         print("\n$ " + " ".join(["belljard", *command[1:]]), flush=True)
         daemon = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
@@ -104,6 +116,10 @@ def main() -> None:
                                                 "config_yaml": "nlp: {openai: {api_key: sk-demo}}"})
             asyncio.run(talk(port, session))
             request(port, "GET", f"/sessions/{session}/files")
+            belljarctl = os.path.join(os.path.dirname(belljard), "belljarctl")
+            ctl(belljarctl, local, "ps")
+            ctl(belljarctl, local, "exec", session, "--", "sh", "-c", "id -u; cat heard.txt")
+            ctl(belljarctl, local, "logs", session)
             request(port, "DELETE", f"/sessions/{session}")
             left = left_over(root, range(UID_BASE, UID_BASE + 1) if os.getuid() == 0 else range(0))
         finally:
