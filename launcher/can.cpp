@@ -1,6 +1,8 @@
 #include "launcher/can.hpp"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/netlink.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -15,6 +17,7 @@
 #include "launcher/controls/promises.hpp"
 #include "launcher/endpoint.hpp"
 #include "launcher/failure.hpp"
+#include "launcher/network/host_addresses.hpp"
 #include "launcher/session_eyes.hpp"
 #include "launcher/sys/landlock.hpp"
 #include "launcher/view.hpp"
@@ -100,10 +103,30 @@ class Question {
     if (policy_.network.mode == policy::NetworkMode::kJoin)
       return unknown("what " + policy_.network.mode.path + " reaches is seen by trying, inside (" +
                      mode + ")");
+    if (!shares_network(policy_, host_)) return by_rules(address, to, mode);
     return yes("as the host can reach " + std::string(address) + ", " + mode);
   }
 
  private:
+  /// What the rules of a private network say now; they follow the host's addresses.
+  Result<Answer> by_rules(std::string_view address, const Endpoint& to, const std::string& mode) {
+    if (to.family() != AF_INET)
+      return no(Decision::kNoNetwork, "a private network has IPv4 only, " + mode, "network.mode");
+    const policy::Network& wanted = policy_.network;
+    const network::Socket route = BELLJAR_TRY(network::Socket::open(NETLINK_ROUTE));
+    const network::HostAddresses own = BELLJAR_TRY(network::host_addresses(route));
+    const std::vector<network::Rule> rules =
+        BELLJAR_TRY(network::rules_of({wanted.allow, wanted.only, wanted.deny, {}}, own));
+    const auto& inside = reinterpret_cast<const sockaddr_in&>(to.address);
+    const network::Rule& rule = network::rule_for(rules, ntohl(inside.sin_addr.s_addr), to.port);
+    if (!rule.accept)
+      return no(Decision::kNoNetwork,
+                "a private network does not reach it: " + rule.because + ", " + mode,
+                "network.mode");
+    return yes("as the host can reach " + std::string(address) + ", through a private network, " +
+               mode);
+  }
+
   [[nodiscard]] Answer by_filter(const FilterRefusal& refused) const {
     const std::string by = path_of_call(policy_.syscalls, refused.call);
     return no(Decision::kFilter,

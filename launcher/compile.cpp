@@ -95,6 +95,7 @@ struct Lower {
   std::optional<Op> operator()(const MeasureDisk&) const { return std::nullopt; }
   std::optional<Op> operator()(const HoldDirectories&) const { return std::nullopt; }
   std::optional<Op> operator()(const MapOwner&) const { return std::nullopt; }
+  std::optional<Op> operator()(const AttachNetwork&) const { return std::nullopt; }
   std::optional<Op> operator()(const CreateNamespaces&) const { return std::nullopt; }
 
   std::optional<Op> operator()(const MapIds& a) const {
@@ -123,6 +124,17 @@ struct Lower {
   std::optional<Op> operator()(const GuardInit&) const { return op(OpCode::kGuardInit); }
   std::optional<Op> operator()(const JoinKeyring&) const { return op(OpCode::kJoinKeyring); }
   std::optional<Op> operator()(const RaiseLoopback&) const { return op(OpCode::kRaiseLoopback); }
+  std::optional<Op> operator()(const HandOverNamespaces&) const {
+    return op(OpCode::kHandOverNamespaces);
+  }
+  std::optional<Op> operator()(const AwaitNetwork&) const { return op(OpCode::kAwaitNetwork); }
+  std::optional<Op> operator()(const CoverFile& a) const {
+    Op made = op(OpCode::kCoverFile);
+    made.s0 = builder.text(a.path);
+    made.s1 = builder.text(a.content);
+    made.a = a.content.size();
+    return made;
+  }
   std::optional<Op> operator()(const SetHostname& a) const {
     Op made = op(OpCode::kSetHostname);
     made.s0 = builder.text(a.name);

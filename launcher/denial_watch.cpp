@@ -30,10 +30,10 @@
 #include "launcher/seccomp/evaluate.hpp"
 #include "launcher/seccomp/names.hpp"
 #include "launcher/seccomp/watch.hpp"
+#include "launcher/session_process.hpp"
 #include "launcher/sys/kernel.hpp"
 #include "launcher/sys/proc.hpp"
 #include "launcher/sys/raw.hpp"
-#include "launcher/sys/session_credentials.hpp"
 
 extern "C" {
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
@@ -516,40 +516,11 @@ class Listener {
   std::uint64_t unseen_ = 0;
 };
 
-/// Everything but these.
-void close_all_but(const std::array<int, 3>& keep) {
-  std::vector<int> others;
-  if (DIR* list = opendir("/proc/self/fd")) {
-    while (const dirent* entry = readdir(list)) {
-      const int fd = std::atoi(entry->d_name);
-      if (entry->d_name[0] != '.' && fd != dirfd(list) &&
-          std::find(keep.begin(), keep.end(), fd) == keep.end())
-        others.push_back(fd);
-    }
-    closedir(list);
-  } else {
-    _exit(4);
-  }
-  for (const int fd : others) close(fd);
-}
-
-/// The session's ids for good, and no capability.
-void become_the_session(const Plan& plan) {
-  const auto uid = static_cast<long>(plan.uid), gid = static_cast<long>(plan.gid);
-  if (getgid() != plan.gid && sys::raw(SYS_setresgid, gid, gid, gid) < 0) _exit(4);
-  if (getuid() != plan.uid && sys::raw(SYS_setresuid, uid, uid, uid) < 0) _exit(4);
-  if (!sys::SessionCredentials(plan.uid, plan.gid, 0).raise_capabilities()) _exit(4);
-  prctl(PR_SET_DUMPABLE, 0);
-  prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-  // After the ids, whose change clears it (man 2 prctl).
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-}
-
 [[noreturn]] void run_listener(int listener, int way, const Plan& plan,
                                const policy::Policy& policy, const Host& host) {
   // belljar's control socket among them, which must not outlive it.
   close_all_but({listener, way, sys::proc_directory()});
-  become_the_session(plan);
+  become_the_session(plan.uid, plan.gid);
   Host own = host;
   own.uid = plan.uid;
   own.gid = plan.gid;

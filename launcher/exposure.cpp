@@ -264,7 +264,7 @@ class Walk {
   void look_at_abstract_sockets() {
     if (policy_.network.mode == policy::NetworkMode::kJoin)
       pass_over(policy_.network.mode.path, "the sockets of a namespace that is joined");
-    if (!shares_network(policy_)) return;
+    if (!shares_network(policy_, host_)) return;
     for (const Step& step : plan_.steps)
       if (const auto* domain = std::get_if<TakeLandlock>(&step.action);
           domain != nullptr && (domain->scopes & sys::kLandlockScopeAbstractUnix) != 0)

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <sstream>
 
 #include "launcher/controls/control.hpp"
 #include "launcher/sys/landlock.hpp"
@@ -211,6 +212,18 @@ Status observe_id_ranges(const policy::Identity& identity, Host& host) {
   return {};
 }
 
+/// Where names are resolved, and what besides the servers is said of it.
+Status observe_resolver(Host& host) {
+  constexpr const char* kFile = "/etc/resolv.conf";
+  if (access(kFile, F_OK) != 0) return {};
+  host.resolver_file = BELLJAR_TRY(sys::resolve_trusted(kFile));
+  std::istringstream lines(sys::read_file(AT_FDCWD, kFile));
+  for (std::string line; std::getline(lines, line);)
+    for (const char* kept : {"search ", "domain ", "options "})
+      if (line.starts_with(kept)) host.resolver_options += line + "\n";
+  return {};
+}
+
 }  // namespace
 
 Result<Host> observe_host(const policy::Policy& policy) {
@@ -248,6 +261,7 @@ Result<Host> observe_host(const policy::Policy& policy) {
   if (const std::vector<std::string> needed = cgroup_controllers(policy.limits); !needed.empty())
     host.cgroups = sys::find_cgroup_places(needed);
   if (policy.filesystem.root == policy::RootKind::kHost) host.top_level = BELLJAR_TRY(top_level());
+  if (policy.network.mode == policy::NetworkMode::kPrivate) BELLJAR_CHECK(observe_resolver(host));
   host.written = BELLJAR_TRY(written(policy, host));
   if (policy.filesystem.workspace) BELLJAR_CHECK(observe_workspace(policy, host));
   return host;

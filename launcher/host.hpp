@@ -69,6 +69,12 @@ struct Host {
   std::vector<sys::IdRange> subordinate_gids;
   std::optional<Error> id_helpers_refused;  ///< Why newuidmap or newgidmap cannot be used.
 
+  /// What of /etc/resolv.conf holds inside a private network, too: "search example.org"; only then.
+  std::string resolver_options;
+  std::string resolver_file;  ///< Where it is when root's links are followed; empty: nowhere.
+  /// What is said of a private network that the policy prefers and that could not be had.
+  std::optional<std::string> no_private_network;
+
   /// Whether the launcher can act as another uid: CAP_SETUID and CAP_SETGID are effective.
   [[nodiscard]] bool privileged() const;
 };

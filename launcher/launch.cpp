@@ -31,6 +31,7 @@
 #include "launcher/disk_meter.hpp"
 #include "launcher/failure.hpp"
 #include "launcher/namespace_joins.hpp"
+#include "launcher/network/private_network.hpp"
 #include "launcher/output_relay.hpp"
 #include "launcher/own_mounts.hpp"
 #include "launcher/sys/id_ranges.hpp"
@@ -153,7 +154,8 @@ class Launcher {
         relay_(plan),
         meter_(plan),
         cpu_meter_(plan, cgroups_),
-        denials_(plan, policy, host) {}
+        denials_(plan, policy, host),
+        network_(plan) {}
 
   Record run() {
     const Clock::time_point begun = Clock::now();
@@ -174,6 +176,7 @@ class Launcher {
       }
     }
     cgroups_.remove();
+    end_network();
     note_denials();
     record_.usage.wall = since(begun);
     return std::move(record_);
@@ -184,6 +187,12 @@ class Launcher {
     record_.denials = denials_.collect();
     if (record_.denials && record_.cause == Cause::kSyscall)
       record_.denials->list.push_back(DenialJudge(plan_, policy_, host_).kill());
+  }
+
+  /// After the sandbox, whose last packets are counted.
+  void end_network() {
+    auto refused = network_.end();
+    if (refused && started_) record_.unreached = std::move(refused);
   }
 
   void refuse(const Error& error) {
@@ -200,6 +209,7 @@ class Launcher {
     record_.exit_code = 125;
     record_.setup = describe_failure(plan_, policy_, host_, message);
     record_.setup->reason = failed.error.what;
+    if (!failed.error.remedy.empty()) record_.setup->remedy = failed.error.remedy;
   }
 
   /// What both back ends need and no attempt changes.
@@ -250,6 +260,8 @@ class Launcher {
 
   Attempt attempt() {
     surroundings_.back_end = record_.back_end;
+    // Of a first attempt with the other back end.
+    (void)network_.end();
     if (record_.back_end == BackEnd::kLegacy)
       if (const auto failed = mounts_.give_tree_up(plan_, record_.degraded)) {
         refuse_step(*failed);
@@ -505,14 +517,15 @@ class Launcher {
 
   Attempt watch() {
     for (;;) {
-      constexpr std::size_t kOwn = 6;
+      constexpr std::size_t kOwn = 7;
       std::array<pollfd, kOwn + OutputRelay::kPolls + TerminalRelay::kPollCount> ready = {
           {{control_.get(), POLLIN, 0},
            {signals_.get(), POLLIN, 0},
            {init_.get(), POLLIN, 0},
            {cgroups_.memory_event(), POLLIN, 0},
            {denials_.descriptor(), POLLIN, 0},
-           {started_ && attendant_ != nullptr ? attendant_->descriptor() : -1, POLLIN, 0}}};
+           {started_ && attendant_ != nullptr ? attendant_->descriptor() : -1, POLLIN, 0},
+           {network_.descriptor(), POLLIN, 0}}};
       relay_.wait_for(ready.data() + kOwn);
       const auto relayed = std::span(ready).last<TerminalRelay::kPollCount>();
       std::ranges::copy(terminal_.wanted(), relayed.begin());
@@ -538,6 +551,8 @@ class Launcher {
         if (std::optional<Attempt> end = hear()) return *end;
       }
       terminal_.move(relayed);
+      if (ready[6].revents != 0)
+        if (std::optional<Attempt> end = hear_of_network()) return *end;
       if (ready[1].revents != 0) pass_signal_on();
       if (ready[5].revents != 0) attendant_->serve();
       if (const auto end = wanted_end()) return end_for(*end);
@@ -569,6 +584,28 @@ class Launcher {
   [[nodiscard]] bool wrote_too_much() const {
     return relay_.exceeded() || terminal_.exceeded() ||
            (policy_.limits.output && relay_.taken() + terminal_.taken() > *policy_.limits.output);
+  }
+
+  /// The network is up, or has gone.
+  std::optional<Attempt> hear_of_network() {
+    using State = network::PrivateNetwork::State;
+    network_.hear();
+    if (network_.state() == State::kUp) {
+      Message up;
+      up.kind = MessageKind::kNetworkUp;
+      if (::send(control_.get(), &up, sizeof up, MSG_NOSIGNAL) == sizeof up) return std::nullopt;
+      return give_up("tell init that its network is up", errno);
+    }
+    if (!started_) return cannot_attach(network_.failure());
+    record_.network_error = network_.failure().what;
+    return end_with(Cause::kNetworkLost);
+  }
+
+  Attempt cannot_attach(const Error& error) {
+    kill_sandbox();
+    finish();
+    refuse_step({step_of<AttachNetwork>(), error});
+    return Attempt::kDone;
   }
 
   /// The deadline that is in force now; none when the command may run for ever.
@@ -626,7 +663,7 @@ class Launcher {
     pass_last_words_on();
     record_.signal = SIGKILL;
     record_.cause = cause;
-    if (cause != Cause::kMemory) touch(cause_name(cause));
+    if (cause != Cause::kMemory && cause != Cause::kNetworkLost) touch(cause_name(cause));
     return Attempt::kDone;
   }
 
@@ -768,12 +805,18 @@ class Launcher {
   /// link that is asked about.
   void take(std::array<UniqueFd, 2>& beside, MessageKind kind) {
     if (!beside[0].valid()) return;
+    if (kind == MessageKind::kHandedOver) return attach(beside);
     // At once, and before it is known which process init is: the child waits for an answer.
     if (!beside[1].valid()) return take(std::move(beside[0]), kind);
     const int step = step_of<OpenTerminal>();
     if (step >= 0)
       terminal_.start(std::get<OpenTerminal>(plan_.steps[static_cast<std::size_t>(step)].action),
                       policy_.limits.output, std::move(beside[0]), std::move(beside[1]));
+  }
+
+  void attach(std::array<UniqueFd, 2>& spaces) {
+    if (Status begun = network_.start(std::move(spaces[0]), std::move(spaces[1])); !begun)
+      own_failure_ = begun.error();
   }
 
   void take(UniqueFd descriptor, MessageKind kind) {
@@ -853,6 +896,7 @@ class Launcher {
         return std::nullopt;
       case MessageKind::kTerminal:
       case MessageKind::kListener:
+      case MessageKind::kHandedOver:
       case MessageKind::kWhoseLink:
         return std::nullopt;
       case MessageKind::kContinued:
@@ -864,6 +908,7 @@ class Launcher {
       case MessageKind::kKeeperEnded:
       case MessageKind::kConnected:
       case MessageKind::kGo:
+      case MessageKind::kNetworkUp:
       case MessageKind::kSignal:
       case MessageKind::kExec:
       case MessageKind::kConnect:
@@ -1087,6 +1132,7 @@ class Launcher {
   CpuMeter cpu_meter_;
   NamespaceJoins joins_;
   DenialWatch denials_;
+  network::PrivateNetwork network_;
   Surroundings surroundings_;
   const CreateNamespaces* create_ = nullptr;
   const MapIds* map_ = nullptr;
@@ -1112,6 +1158,30 @@ class Launcher {
 Record launch(const Plan& plan, const policy::Policy& policy, const Host& host,
               const Events& events, Attendant* attendant) {
   return Launcher(plan, policy, host, events, attendant).run();
+}
+
+namespace {
+
+/// Rules of what is reached hold in a private network alone: without one nothing starts.
+bool may_share_instead(const Record& record, const policy::Policy& policy) {
+  return policy.network.mode == policy::NetworkMode::kPrivate &&
+         policy.network.enforce == policy::Enforce::kPrefer && !policy.network.has_rules() &&
+         record.cause == Cause::kSetup && record.setup && record.setup->control == kNetwork.name;
+}
+
+}  // namespace
+
+Record launch_preferring(const Plan& plan, const policy::Policy& policy, const Host& host,
+                         const Command& command, const Events& events, Attendant* attendant) {
+  Record record = launch(plan, policy, host, events, attendant);
+  if (!may_share_instead(record, policy)) return record;
+  Host sharing = host;
+  sharing.no_private_network =
+      "the host's network in place of a private one: " + record.setup->reason;
+  if (!record.setup->remedy.empty()) *sharing.no_private_network += "; " + record.setup->remedy;
+  const Result<Plan> other = build_plan(policy, sharing, command);
+  return other ? launch(*other, policy, sharing, events, attendant)
+               : refused_record(policy, other.error());
 }
 
 }  // namespace belljar::launcher

@@ -91,4 +91,10 @@ class Attendant {
 [[nodiscard]] Record launch(const Plan& plan, const policy::Policy& policy, const Host& host,
                             const Events& events, Attendant* attendant = nullptr);
 
+/// As `launch`; where the policy prefers a private network and this host has none to give, once
+/// more with the host's, which the record says (`degraded`). `plan` is that of `command`.
+[[nodiscard]] Record launch_preferring(const Plan& plan, const policy::Policy& policy,
+                                       const Host& host, const Command& command,
+                                       const Events& events, Attendant* attendant = nullptr);
+
 }  // namespace belljar::launcher

@@ -156,6 +156,22 @@ struct Describe {
   std::string operator()(const RaiseLoopback&) const {
     return "bring up loopback, the only interface";
   }
+  std::string operator()(const AttachNetwork& a) const {
+    std::string text = "attach a network by pasta: nothing comes in, and out it reaches ";
+    text += a.only ? std::to_string(a.only->size()) + " public destinations" : "public addresses";
+    if (!a.deny.empty()) text += " but " + std::to_string(a.deny.size()) + " ranges";
+    if (!a.allow.empty()) text += ", " + std::to_string(a.allow.size()) + " private ranges";
+    return text + " and the host's resolver, no address of the host's; read the rules back";
+  }
+  std::string operator()(const HandOverNamespaces&) const {
+    return "hand the network namespace to belljar";
+  }
+  std::string operator()(const AwaitNetwork&) const {
+    return "wait until the network is up and its rules are in force";
+  }
+  std::string operator()(const CoverFile& a) const {
+    return "cover " + a.path + " with a file (" + std::to_string(a.content.size()) + " bytes)";
+  }
   std::string operator()(const SetHostname& a) const { return "set the host name to " + a.name; }
   std::string operator()(const AttachRoot& a) const {
     if (a.source) return "bind " + *a.source + " as the root" + flags_text(a.flags);
@@ -336,7 +352,7 @@ Status validate(const Plan& plan) {
     if (i > 0 && step.side < plan.steps[i - 1].side)
       return broken("belljar, then init, then payload", i);
     if (pivoted && (is<BindMount>(step) || is<MountTmpfs>(step) || is<MountOverlay>(step) ||
-                    is<MountMqueue>(step) || is<MaskPath>(step)))
+                    is<MountMqueue>(step) || is<MaskPath>(step) || is<CoverFile>(step)))
       return broken("every mount before the pivot", i);
     if (is<TakeLandlock>(step) && (!pivoted || dropped))
       return broken("Landlock between the pivot and the drop of capabilities", i);

@@ -115,6 +115,21 @@ struct MapOwner {
   bool prefer = false;  ///< The launch goes on with a plain bind.
 };
 
+/// pasta, started by a guard process with the session's ids once init has handed the namespaces
+/// over (launcher/network), and the rules of what is reached through it. The rules are read back
+/// before the command starts, and no capability of the sandbox's can change them.
+struct AttachNetwork {
+  /// A listener of belljar's own on an address of the host.
+  struct Door {
+    std::uint32_t address = 0;
+    std::uint16_t port = 0;
+  };
+  policy::Destinations allow;
+  std::optional<policy::Destinations> only;
+  policy::Destinations deny;
+  std::vector<Door> doors;
+};
+
 // --- init -------------------------------------------------------------------------------------
 
 /// A line of a uid_map or gid_map: `inside` is what the sandbox sees, `outside` what the host sees.
@@ -153,6 +168,12 @@ struct JoinKeyring {};
 
 /// Brings `lo` up in the new network namespace.
 struct RaiseLoopback {};
+
+/// Hands the user and the network namespace to belljar, which attaches a network meanwhile.
+struct HandOverNamespaces {};
+
+/// Until the network is up, and its rules are in force.
+struct AwaitNetwork {};
 
 struct SetHostname {
   std::string name;
@@ -239,6 +260,12 @@ struct MakeFile {
   std::string path;
   std::string content;
   mode_t mode = 0444;
+};
+
+/// What is at `path`, a file or nothing, reads as `content`.
+struct CoverFile {
+  std::string path;
+  std::string content;
 };
 
 /// Hides what is at `path`: a directory becomes an empty one, a file cannot be opened. Where
@@ -379,14 +406,15 @@ struct StandBy {};
 
 using StepAction =
     std::variant<SetGroups, JoinNamespace, MakeCgroup, LimitCgroup, MeterCpuTime, RelayOutput,
-                 MeasureDisk, HoldDirectories, MapOwner, CreateNamespaces, MapIds, TakeIds,
-                 EnterTimeNamespace, GuardInit, JoinKeyring, RaiseLoopback, SetHostname, AttachRoot,
-                 BindMount, MountTmpfs, MountOverlay, MountMqueue, MountProc, MountDev,
-                 MakeDirectory, MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot,
-                 ForbidUserNamespaces, PivotRoot, OpenTerminal, TakeLandlock, CheckNamespaces,
-                 DropCapabilities, CheckInit, ForgetLauncher, TakeStreams, NewProcessGroup,
-                 SetUmask, SetLimit, NullDescriptor, CloseDescriptors, ChangeDirectory,
-                 SetNoNewPrivileges, InstallFilter, CheckPayload, Exec, StandBy>;
+                 MeasureDisk, HoldDirectories, MapOwner, AttachNetwork, CreateNamespaces, MapIds,
+                 TakeIds, EnterTimeNamespace, GuardInit, JoinKeyring, RaiseLoopback,
+                 HandOverNamespaces, AwaitNetwork, SetHostname, CoverFile, AttachRoot, BindMount,
+                 MountTmpfs, MountOverlay, MountMqueue, MountProc, MountDev, MakeDirectory,
+                 MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot, ForbidUserNamespaces,
+                 PivotRoot, OpenTerminal, TakeLandlock, CheckNamespaces, DropCapabilities,
+                 CheckInit, ForgetLauncher, TakeStreams, NewProcessGroup, SetUmask, SetLimit,
+                 NullDescriptor, CloseDescriptors, ChangeDirectory, SetNoNewPrivileges,
+                 InstallFilter, CheckPayload, Exec, StandBy>;
 
 struct Step {
   Side side = Side::kInit;

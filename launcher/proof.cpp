@@ -1,7 +1,9 @@
 #include "launcher/proof.hpp"
 
+#include <sched.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <optional>
 
@@ -69,12 +71,19 @@ std::string why_path(const std::string& verb, const Target& target, const std::s
   return (*mode & 0111) == 0 ? target.path() + " has no execute permission for anybody" : "";
 }
 
-std::string why_connection(const Endpoint& to, const std::string& verdict, const Plan& plan,
-                           const policy::Policy& policy) {
+/// Neither the host's network nor a joined one is seen.
+bool makes_network(const Plan& plan) {
+  return std::ranges::any_of(plan.steps, [](const Step& step) {
+    const auto* create = std::get_if<CreateNamespaces>(&step.action);
+    return create != nullptr && (create->flags & CLONE_NEWNET) != 0;
+  });
+}
+
+std::string why_connection(const Endpoint& to, const std::string& verdict, const Plan& plan) {
   // What fails for want of a way out is the answer of a network without one.
   const bool no_way = verdict == "ENETUNREACH" || verdict == "EHOSTUNREACH" ||
                       verdict == "EADDRNOTAVAIL" || verdict == "EACCES" || verdict == "EPERM";
-  if (no_way && !shares_network(policy)) return {};
+  if (no_way && makes_network(plan)) return {};
   if (verdict == "EACCES" && landlock_refuses(plan, to.port, sys::kLandlockConnectTcp)) return {};
   return "no line of the policy refuses it; it is the host that cannot, or does not let it, "
          "connect";
@@ -99,7 +108,7 @@ std::string why_no_proof(const std::string& attempt, const std::string& verdict,
   if (verb == "connect") {
     const Endpoint to = *parse_endpoint(operand);
     const auto refused = filter_refuses(*plan, to);
-    return refused && refused->verdict == verdict ? "" : why_connection(to, verdict, *plan, policy);
+    return refused && refused->verdict == verdict ? "" : why_connection(to, verdict, *plan);
   }
   const Verb what = verb == "read" ? Verb::kRead : verb == "write" ? Verb::kWrite : Verb::kExec;
   const auto refused = filter_refuses(*plan, what);

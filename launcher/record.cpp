@@ -79,6 +79,8 @@ const char* cause_name(Cause cause) {
       return "syscall";
     case Cause::kSetup:
       return "setup";
+    case Cause::kNetworkLost:
+      return "network_lost";
     case Cause::kKilled:
       return "killed";
     case Cause::kLost:
@@ -113,6 +115,13 @@ std::string Record::json() const {
     json["denials"] = denials_json(*denials);
     json["denials_not_kept"] = denials->not_kept;
     json["denials_notes"] = denials->notes;
+  }
+  if (network_error) json["network_error"] = *network_error;
+  if (unreached) {
+    json["unreached"] = Json::array();
+    for (const network::Refusal& one : *unreached)
+      json["unreached"].push_back(
+          {{"to", one.to}, {"because", one.because}, {"packets", one.packets}});
   }
   json["sandbox"] = sandboxed ? "on" : "off";
   json["back_end"] = sandboxed ? back_end_name(back_end) : "none";

@@ -9,6 +9,7 @@
 
 #include "launcher/compile.hpp"
 #include "launcher/denials.hpp"
+#include "launcher/network/messages.hpp"
 #include "launcher/plan.hpp"
 
 namespace belljar::launcher {
@@ -20,14 +21,15 @@ enum class Cause {
   kWallTime,
   kCpuTime,  ///< One process used up its rlimit, or all together limits.cpu_time.
   kFileSize,
-  kMemory,     ///< The kernel killed for the cgroup's memory, and the command did not end well.
-  kOutput,     ///< It wrote more than it may; what it may has been passed on.
-  kDisk,       ///< What it can write held more than it may, or could not be measured.
-  kProcesses,  ///< The command failed after the cgroup had refused it a process.
-  kSyscall,    ///< The system call filter killed it.
-  kSetup,      ///< The sandbox could not be built, or the command could not be started in it.
-  kKilled,     ///< By a signal that was sent to belljar.
-  kLost,       ///< The sandbox ended without saying how.
+  kMemory,       ///< The kernel killed for the cgroup's memory, and the command did not end well.
+  kOutput,       ///< It wrote more than it may; what it may has been passed on.
+  kDisk,         ///< What it can write held more than it may, or could not be measured.
+  kProcesses,    ///< The command failed after the cgroup had refused it a process.
+  kSyscall,      ///< The system call filter killed it.
+  kSetup,        ///< The sandbox could not be built, or the command could not be started in it.
+  kNetworkLost,  ///< The private network ended before the command did.
+  kKilled,       ///< By a signal that was sent to belljar.
+  kLost,         ///< The sandbox ended without saying how.
 };
 
 [[nodiscard]] const char* cause_name(Cause cause);
@@ -66,7 +68,9 @@ struct Record {
   std::vector<std::string> limits;  ///< Limits that were touched, by name.
   Usage usage;
   std::vector<Degraded> degraded;
-  std::optional<Denials> denials;  ///< Where they were asked for.
+  std::optional<Denials> denials;                          ///< Where they were asked for.
+  std::optional<std::vector<network::Refusal>> unreached;  ///< Of a private network.
+  std::optional<std::string> network_error;                ///< For kNetworkLost: how.
   BackEnd back_end = BackEnd::kModern;
   bool sandboxed = true;  ///< False only where an operator has switched the sandbox off.
   std::string policy_name;

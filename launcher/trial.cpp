@@ -194,7 +194,19 @@ Result<TrialPolicy> TrialPolicy::make(policy::Policy policy, const SessionIds& i
   // Looked at with the streams that a trial has.
   const Streams streams;
   trial.host_ = observe_host(trial.policy_);
+  trial.find_out_about_network();
   return trial;
+}
+
+/// What a policy only prefers is promised where this host has it.
+void TrialPolicy::find_out_about_network() {
+  const policy::Network& network = policy_.network;
+  if (!host_ || network.mode != policy::NetworkMode::kPrivate ||
+      network.enforce != policy::Enforce::kPrefer)
+    return;
+  const Trial first = launch_belljar({"--version"});
+  for (const Degraded& item : first.record.degraded)
+    if (item.control == kNetwork.name) host_->no_private_network = item.what;
 }
 
 Result<Plan> TrialPolicy::plan() const {
@@ -229,7 +241,7 @@ Trial TrialPolicy::launch(const std::vector<std::string>& words) const {
   const UniqueFd lure(dup(0));
   Events events;
   events.armed = [&trial](const Watched& watched) { trial.watched = watched; };
-  trial.record = launcher::launch(*plan, policy_, *host_, events);
+  trial.record = launch_preferring(*plan, policy_, *host_, {words, {}}, events);
   trial.output = streams.restore();
   return trial;
 }

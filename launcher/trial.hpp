@@ -85,6 +85,8 @@ class TrialPolicy {
   [[nodiscard]] const std::optional<std::string>& second_work() const { return second_work_; }
 
  private:
+  void find_out_about_network();
+
   policy::Policy policy_;
   std::string program_;  ///< Where belljar is, inside.
   std::optional<std::string> second_work_;

@@ -205,6 +205,16 @@ struct Fields<Filesystem> {
 };
 
 template <>
+struct Fields<Destination> {
+  static constexpr std::string_view kExample = R"({"ports": [443], "because": "the registry"})";
+  static constexpr auto kTable =
+      std::tuple{field("ports", &Destination::ports, SetOf<EgressPort>{},
+                       "TCP and UDP ports; everything when absent.", R"([443])"),
+                 field("because", &Destination::because, Reason{},
+                       "Why, for people and the record.", R"("the registry")", kAlways, kAlways)};
+};
+
+template <>
 struct Fields<Network> {
   static constexpr std::string_view kExample = R"({"mode": "none"})";
   static constexpr auto kTable = std::tuple{
@@ -213,10 +223,17 @@ struct Fields<Network> {
       field("enforce", &Network::enforce, OneOf<Enforce>{},
             "Whether the shared network may stand in for a private one that cannot be had.",
             R"("require")"),
+      field("allow", &Network::allow, MapOf<PrivateRange, Section<Destination>>{},
+            "Private ranges that a private network reaches all the same.",
+            R"({"10.1.2.0/24": {"ports": [5432], "because": "the test database"}})"),
+      field("only", &Network::only, MapOf<AddressRange, Section<Destination>>{},
+            "Of public addresses a private network reaches these alone; all when absent.",
+            R"({"192.0.2.1": {"ports": [443], "because": "the registry"}})"),
+      field("deny", &Network::deny, MapOf<AddressRange, Section<Destination>>{},
+            "What a private network never reaches, whatever else is said.",
+            R"({"198.51.100.0/24": {"because": "the payroll"}})"),
       Reserved{"dns", "Name servers."},
-      Reserved{"publish", "Ports that the host can reach."},
-      Reserved{"allow", "Destinations that can be reached."},
-      Reserved{"deny", "Destinations that cannot be reached."}};
+      Reserved{"publish", "Ports that the host can reach."}};
 };
 
 template <>

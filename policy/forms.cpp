@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "policy/ipv4.hpp"
 #include "policy/names.hpp"
 #include "policy/quote.hpp"
 #include "policy/suggest.hpp"
@@ -341,6 +342,13 @@ bool PortNumber::read(Reader& reader, const Node& node, std::uint16_t& out) {
   return true;
 }
 
+bool EgressPort::read(Reader& reader, const Node& node, std::uint16_t& out) {
+  std::uint64_t number = 0;
+  if (!read_number(reader, node, 1, 65535, number)) return false;
+  out = static_cast<std::uint16_t>(number);
+  return true;
+}
+
 bool AttemptForm::read(Reader& reader, const Node& node, std::string& out) {
   constexpr std::string_view kForms =
       "\"read /PATH\", \"write /PATH\", \"exec /PATH\" or \"connect ADDRESS:PORT\"";
@@ -624,6 +632,20 @@ bool HiddenDirectory::check(Reader& reader, const Place& place, std::string_view
                       "expected a top-level directory such as \"/home\", \"@workspace\" or "
                       "\"@home\", got " +
                           in_quotes(key));
+}
+
+bool AddressRange::check(Reader& reader, const Place& place, std::string_view key) {
+  const Parsed<Ipv4Range> range = parse_ipv4_range(key);
+  return range ? true : reader.error(place, range.error() + ", got " + in_quotes(key));
+}
+
+bool PrivateRange::check(Reader& reader, const Place& place, std::string_view key) {
+  if (!AddressRange::check(reader, place, key)) return false;
+  if (is_private(*parse_ipv4_range(key))) return true;
+  return reader.error(place, in_quotes(key) +
+                                 " lies in none of the private ranges (10.0.0.0/8, 172.16.0.0/12, "
+                                 "192.168.0.0/16, 100.64.0.0/10); public addresses are reached "
+                                 "unless network.only or network.deny keeps them away");
 }
 
 bool SyscallName::check(Reader& reader, const Place& place, std::string_view key) {

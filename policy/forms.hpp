@@ -232,6 +232,10 @@ struct DescriptorNumber {
 struct PortNumber {
   static bool read(Reader& reader, const Node& node, std::uint16_t& out);
 };
+/// A port of a destination, from 1.
+struct EgressPort {
+  static bool read(Reader& reader, const Node& node, std::uint16_t& out);
+};
 /// "read /PATH", "write /PATH", "exec /PATH" or "connect ADDRESS:PORT".
 struct AttemptForm {
   static bool read(Reader& reader, const Node& node, std::string& out);
@@ -241,9 +245,9 @@ struct ExitCode {
   static bool read(Reader& reader, const Node& node, std::uint32_t& out);
 };
 /// The record's word for why a run ended.
-inline constexpr std::array<std::string_view, 13> kCauses = {
-    "exited", "signaled", "wall_time", "cpu_time",  "file_size", "memory", "output",
-    "disk",   "syscall",  "setup",     "processes", "killed",    "lost"};
+inline constexpr std::array<std::string_view, 14> kCauses = {
+    "exited", "signaled", "wall_time", "cpu_time",  "file_size", "memory",       "output",
+    "disk",   "syscall",  "setup",     "processes", "killed",    "network_lost", "lost"};
 struct CauseForm {
   static bool read(Reader& reader, const Node& node, std::string& out);
 };
@@ -319,6 +323,12 @@ struct HiddenDirectory {
   static bool check(Reader& reader, const Place& place, std::string_view key);
 };
 struct SyscallName {
+  static bool check(Reader& reader, const Place& place, std::string_view key);
+};
+struct AddressRange {
+  static bool check(Reader& reader, const Place& place, std::string_view key);
+};
+struct PrivateRange {
   static bool check(Reader& reader, const Place& place, std::string_view key);
 };
 struct VariableName {

@@ -1,8 +1,10 @@
 #include "policy/order.hpp"
 
+#include <algorithm>
 #include <array>
 #include <span>
 
+#include "policy/ipv4.hpp"
 #include "policy/order_table.hpp"
 #include "policy/paths.hpp"
 #include "policy/quote.hpp"
@@ -175,6 +177,45 @@ void KeysGrow::compare(Comparison& comparison, const std::map<std::string, std::
     if (inner.contains(entry.first)) continue;
     comparison.within(entry.first, [&] { comparison.add(kRule); });
   }
+}
+
+namespace {
+
+/// Whether one of `many` covers all of `one`.
+bool covered(const std::string& range, const Destination& one, const Destinations& many) {
+  const Parsed<Ipv4Range> wanted = parse_ipv4_range(range);
+  return wanted && std::any_of(many.begin(), many.end(), [&](const auto& entry) {
+           const Parsed<Ipv4Range> wide = parse_ipv4_range(entry.first);
+           const std::vector<std::uint16_t>& ports = entry.second.ports;
+           return wide && wide->contains(*wanted) &&
+                  (ports.empty() || (!one.ports.empty() && Shrinks::within(one.ports, ports)));
+         });
+}
+
+void compare_each(Comparison& comparison, const Destinations& inner, const Destinations& outer,
+                  std::string_view rule) {
+  for (const auto& [range, one] : inner)
+    if (!covered(range, one, outer)) comparison.within(range, [&] { comparison.add(rule); });
+}
+
+}  // namespace
+
+void DestinationsShrink::compare(Comparison& comparison, const Destinations& inner,
+                                 const Destinations& outer) {
+  compare_each(comparison, inner, outer, kRule);
+}
+
+void DestinationsShrinkFromAll::compare(Comparison& comparison,
+                                        const std::optional<Destinations>& inner,
+                                        const std::optional<Destinations>& outer) {
+  if (!outer) return;
+  if (!inner) return comparison.add(kRule);
+  compare_each(comparison, *inner, *outer, kRule);
+}
+
+void DestinationsGrow::compare(Comparison& comparison, const Destinations& inner,
+                               const Destinations& outer) {
+  compare_each(comparison, outer, inner, kRule);
 }
 
 void EachSame::compare(Comparison& comparison, const std::map<std::string, std::string>& inner,

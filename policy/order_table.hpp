@@ -208,6 +208,22 @@ struct KeysGrow {
   static void compare(Comparison& comparison, const std::map<std::string, std::string>& inner,
                       const std::map<std::string, std::string>& outer);
 };
+/// Each destination of the inner one lies within one of the outer one, in addresses and ports.
+struct DestinationsShrink {
+  static constexpr std::string_view kRule = "destinations may only be taken away";
+  static void compare(Comparison& comparison, const Destinations& inner, const Destinations& outer);
+};
+/// Without a list it is everything.
+struct DestinationsShrinkFromAll {
+  static constexpr std::string_view kRule =
+      "destinations may only be taken away, and are all when absent";
+  static void compare(Comparison& comparison, const std::optional<Destinations>& inner,
+                      const std::optional<Destinations>& outer);
+};
+struct DestinationsGrow {
+  static constexpr std::string_view kRule = "what is kept away may only grow";
+  static void compare(Comparison& comparison, const Destinations& inner, const Destinations& outer);
+};
 struct EachSame {
   static constexpr std::string_view kRule = "values may not be added, removed or changed";
   static void compare(Comparison& comparison, const std::map<std::string, std::string>& inner,
@@ -289,7 +305,9 @@ struct Orders<Filesystem> {
 template <>
 struct Orders<Network> {
   static constexpr auto kTable =
-      std::tuple{ordered("mode", TowardsNoNetwork{}), ordered("enforce", TowardsRequire{})};
+      std::tuple{ordered("mode", TowardsNoNetwork{}), ordered("enforce", TowardsRequire{}),
+                 ordered("allow", DestinationsShrink{}),
+                 ordered("only", DestinationsShrinkFromAll{}), ordered("deny", DestinationsGrow{})};
 };
 template <>
 struct Orders<Syscalls> {

@@ -162,9 +162,22 @@ struct Filesystem {
 
 enum class NetworkMode { kNone, kShared, kPrivate, kJoin };
 
+/// A range of addresses that a private network treats differently, and why.
+struct Destination {
+  std::vector<std::uint16_t> ports;  ///< TCP and UDP alike; empty: everything.
+  std::string because;
+};
+/// By IPv4 address or range (policy/ipv4.hpp).
+using Destinations = std::map<std::string, Destination>;
+
 struct Network {
   OrPath<NetworkMode> mode;
   Enforce enforce = Enforce::kRequire;  ///< Of `private`: kPrefer allows `shared` in its place.
+  Destinations allow;                   ///< Private ranges that are reached all the same.
+  std::optional<Destinations> only;     ///< Of public addresses these alone; absent: all.
+  Destinations deny;                    ///< Beats both.
+
+  [[nodiscard]] bool has_rules() const { return !allow.empty() || only || !deny.empty(); }
 };
 
 /// What the kernel does with a system call.

@@ -68,6 +68,7 @@ Json schema_of(Processors) {
 }
 Json schema_of(SignedDuration) { return any({matching("^-?[0-9]+(ms|s|m|h|d)$"), reference()}); }
 Json schema_of(PortNumber) { return any({whole(0, 65535), reference()}); }
+Json schema_of(EgressPort) { return any({whole(1, 65535), reference()}); }
 Json schema_of(HostPath) { return any({matching(kPath), reference()}); }
 Json schema_of(LowerDirectories) {
   return {{"type", "array"},
@@ -160,6 +161,10 @@ Json key_schema(MaskTarget) {
 Json key_schema(HiddenDirectory) {
   return any({{{"pattern", "^(@workspace|@home|/(?!\\.\\.?(/|$))[^/]+/?)$"}}, reference()});
 }
+Json key_schema(AddressRange) {
+  return {{"pattern", "^([0-9]{1,3}[.]){3}[0-9]{1,3}(/([0-9]|[12][0-9]|3[01]))?$"}};
+}
+Json key_schema(PrivateRange) { return key_schema(AddressRange{}); }
 Json key_schema(SyscallName) { return {{"pattern", "^[a-z0-9_]+$"}}; }
 Json key_schema(EnvironmentName) { return {{"pattern", "^[^=]+$"}}; }
 Json key_schema(VariableName) { return {{"pattern", "^[A-Za-z0-9_]{1,64}$"}}; }

@@ -127,8 +127,8 @@ int send_with(Child& child, const Message& message, int first, int second) noexc
   return static_cast<int>(raw(SYS_sendmsg, child.arena.control, &envelope, MSG_NOSIGNAL));
 }
 
-/// Until the launcher has done what it was asked for. Its answer.
-int wait_for_go(Child& child) noexcept {
+/// Until the launcher says `wanted`. Its answer.
+int wait_for(Child& child, MessageKind wanted) noexcept {
   // Our copy of the launcher's end would keep its death from being told by the end of file.
   int& launchers_end = child.arena.launchers_control;
   if (launchers_end >= 0) raw(SYS_close, launchers_end);
@@ -139,9 +139,14 @@ int wait_for_go(Child& child) noexcept {
         raw(SYS_recvfrom, child.arena.control, &message, sizeof message, 0, nullptr, nullptr);
     if (got == -EINTR) continue;
     if (got <= 0) leave(125);  // The lifeline.
-    if (got == sizeof message && message.kind == MessageKind::kGo) return message.status;
+    if (got != sizeof message) continue;
+    if (message.kind == MessageKind::kNetworkUp) child.arena.network_up = 1;
+    if (message.kind == wanted) return message.status;
   }
 }
+
+/// Until the launcher has done what it was asked for. Its answer.
+int wait_for_go(Child& child) noexcept { return wait_for(child, MessageKind::kGo); }
 
 [[noreturn]] void report_and_leave(Child& child, int step, int error) noexcept {
   Message& message = child.arena.report;
@@ -1009,6 +1014,27 @@ int do_make_file(Child& child, const Op& op) noexcept {
   return static_cast<std::uint64_t>(written) == op.b ? 0 : -ENOSPC;
 }
 
+/// A file of the root's own that is bound over another one and has no name of its own any more.
+int do_cover_file(Child& child, const Op& op) noexcept {
+  constexpr const char* kName = ".belljar-cover";
+  const char* path = child.text(op.s0);
+  const int target = open_or_make(child, path, Leaf::kFile, /*may_create=*/true);
+  if (target < 0) return about(child, path, target);
+  long rc = raw(SYS_openat, child.root, kName, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444);
+  const int file = static_cast<int>(rc);
+  if (rc >= 0) rc = raw(SYS_fchmod, file, 0444);
+  if (rc >= 0) rc = raw(SYS_write, file, child.text(op.s1), op.a);
+  if (rc >= 0 && static_cast<std::uint64_t>(rc) != op.a) rc = -ENOSPC;
+  if (file >= 0) raw(SYS_close, file);  // At once: a mount with a writer cannot become read-only.
+  if (rc >= 0) rc = raw(SYS_openat, child.root, kName, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+  const int source = static_cast<int>(rc);
+  if (rc >= 0) rc = bind(child, source, target, kFlagMask, /*recursive=*/false, path);
+  if (rc >= 0) rc = raw(SYS_unlinkat, child.root, kName, 0);
+  if (source >= 0) close_fd(source);
+  close_fd(target);
+  return about(child, path, static_cast<int>(rc));
+}
+
 int mask_file(Child& child, int target, const char* path) noexcept {
   const long null = raw(SYS_openat, AT_FDCWD, "/dev/null", O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
   if (null < 0) return static_cast<int>(null);
@@ -1331,6 +1357,24 @@ int do_raise_loopback() noexcept {
   append_text(request.ifr_name, "lo");
   request.ifr_flags = IFF_UP;  // The kernel adds 127.0.0.1/8 and ::1 by itself.
   return static_cast<int>(raw(SYS_ioctl, fd, 0x8914 /* SIOCSIFFLAGS */, &request));
+}
+
+/// By descriptors, because nobody can open them in /proc: init is not dumpable.
+int do_hand_over_namespaces(Child& child) noexcept {
+  const long user = raw(SYS_openat, child.arena.proc, "self/ns/user", O_RDONLY | O_CLOEXEC, 0);
+  if (user < 0) return static_cast<int>(user);
+  const long net = raw(SYS_openat, child.arena.proc, "self/ns/net", O_RDONLY | O_CLOEXEC, 0);
+  if (net < 0) return static_cast<int>(net);
+  Message message;
+  message.kind = MessageKind::kHandedOver;
+  const int sent = send_with(child, message, static_cast<int>(user), static_cast<int>(net));
+  raw(SYS_close, user);
+  raw(SYS_close, net);
+  return sent;
+}
+
+int do_await_network(Child& child) noexcept {
+  return child.arena.network_up != 0 ? 0 : wait_for(child, MessageKind::kNetworkUp);
 }
 
 int do_forbid_user_namespaces(Child& child, const Op& op) noexcept {
@@ -2077,6 +2121,10 @@ int do_exec(Child& child, const Op& op) noexcept {
       return do_join_keyring();
     case OpCode::kRaiseLoopback:
       return do_raise_loopback();
+    case OpCode::kHandOverNamespaces:
+      return do_hand_over_namespaces(child);
+    case OpCode::kAwaitNetwork:
+      return do_await_network(child);
     case OpCode::kSetHostname:
       return static_cast<int>(raw(SYS_sethostname, child.text(op.s0), op.a));
     case OpCode::kAttachRoot:
@@ -2101,6 +2149,8 @@ int do_exec(Child& child, const Op& op) noexcept {
       return do_make_file(child, op);
     case OpCode::kMaskPath:
       return do_mask_path(child, op);
+    case OpCode::kCoverFile:
+      return do_cover_file(child, op);
     case OpCode::kSettleMountFlags:
       return do_settle_mount_flags(child);
     case OpCode::kSealRoot:

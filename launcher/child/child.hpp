@@ -45,6 +45,7 @@ struct Arena {
   std::uint32_t process = 0;       ///< Which command this copy of the arena starts.
   RseqArea rseq;
   Message report;                  ///< Written by the payload while it shares init's memory.
+  std::uint32_t network_up = 0;    ///< kNetworkUp has come, while something else was waited for.
   std::uint32_t base_filters = 0;  ///< Seccomp filters that init was born with.
   std::uint32_t proc_mode = 0;
   std::uint64_t ignored_signals = 0;  ///< What the caller ignores, bit N-1 for signal N.

@@ -14,6 +14,8 @@ enum class OpCode : std::uint16_t {
   kGuardInit,
   kJoinKeyring,
   kRaiseLoopback,
+  kHandOverNamespaces,
+  kAwaitNetwork,
   kSetHostname,    ///< s0 name, a length
   kAttachRoot,     ///< s0 source or none, a flags, s1 tmpfs options
   kBindMount,      ///< s0 source, s1 target, a flags, b BindOption, c 1 + a tree's descriptor or 0
@@ -26,6 +28,7 @@ enum class OpCode : std::uint16_t {
   kMakeSymlink,    ///< s0 path, s1 text
   kMakeFile,       ///< s0 path, s1 content, a mode, b length
   kMaskPath,       ///< s0 path
+  kCoverFile,      ///< s0 path, s1 content, a length
   kSettleMountFlags,
   kSealRoot,
   kForbidUserNamespaces,  ///< a: 1 when the filter forbids them too
@@ -166,12 +169,14 @@ enum class MessageKind : std::uint32_t {
   kListener,     ///< Beside it, the listener of the payload's filter.
   kNeedMaps,     ///< The helper has unshared, and waits for maps that the launcher writes.
   kNeedTime,     ///< Privileged: init waits for the offsets of its time namespace.
+  kHandedOver,   ///< Beside it, the user and the network namespace.
   kWhoseLink,    ///< Beside it, a symbolic link. Init waits to hear whether it is root's.
   kExecuted,     ///< By a further command's keeper: `process` has passed exec, and is `pid` inside.
   kKeeperEnded,  ///< The keeper of `process` has ended, with wait status `status`.
   kConnected,    ///< Beside it, the socket that kConnect number `process` asked for.
   // From the launcher:
-  kGo,       ///< What was waited for is written; `status` 1: the link is root's.
+  kGo,         ///< What was waited for is written; `status` 1: the link is root's.
+  kNetworkUp,  ///< The network is attached.
   kSignal,   ///< Send signal `status` to the process group `pid`, 0: the payload's. `error` 1: not
              ///< to the group, to its leader.
   kExec,     ///< Start `process`: beside it an image, the launcher's /proc, and 0, 1 and 2 or none.

@@ -151,7 +151,9 @@ void PolicyOptions::declare(CLI::App& app) {
       ->type_name("DIR");
   app.add_option("--workspace", workspace, "The writable directory. Default: the policy's")
       ->type_name("DIR");
-  app.add_option("--network", network, "none, or shared: the host's network")->type_name("MODE");
+  app.add_option("--network", network,
+                 "none, private: an own one that reaches out, or shared: the host's")
+      ->type_name("MODE");
   app.add_option("--timeout", timeout, "End the sandbox after this time: 500ms, 30s, 15m, 2h")
       ->type_name("DURATION");
   app.add_option("--set", settings, "Set any value of the policy, as in limits.rlimits.nofile=64")

@@ -54,7 +54,7 @@ constexpr const char* kStarter =
     }
   },
 
-  // none, or shared: the host's network.
+  // none, private: an own one that reaches out, or shared: the host's network.
   "network": { "mode": "none" },
 
   // Sizes and durations always have a unit.

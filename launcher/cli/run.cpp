@@ -178,6 +178,9 @@ void say_why_it_ended(const Record& record, const policy::Policy& policy) {
     what = "failed after it was refused a process beyond its limit", path = "limits.processes";
   if (record.cause == Cause::kSyscall)
     what = "was killed by the system call filter (SIGSYS)", path = "syscalls";
+  if (record.cause == Cause::kNetworkLost)
+    what = "was ended when its network was lost", path = "network.mode";
+  if (record.network_error) tell("belljar: " + *record.network_error + "\n");
   if (record.cause == Cause::kLost)
     std::fputs("belljar: the sandbox's first process ended without a word, and all of it with it\n",
                stderr);
@@ -209,12 +212,12 @@ Record run_planned(const policy::Policy& policy, const Result<Host>& host,
                    const PolicyOptions& options, const ReportOptions& report, const Events& events,
                    Clock::time_point begun) {
   if (!host) return refused_record(policy, host.error());
-  Result<Plan> plan =
-      build_plan(policy, *host, {options.command, options.directory, report.explain_denials});
+  const Command command{options.command, options.directory, report.explain_denials};
+  Result<Plan> plan = build_plan(policy, *host, command);
   if (!plan) return refused_record(policy, plan.error());
   print_plan_texts(*plan, options.policy.empty());
   const auto planned = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begun);
-  Record record = launch(*plan, policy, *host, events);
+  Record record = launch_preferring(*plan, policy, *host, command, events);
   record.plan_time = planned;
   return record;
 }

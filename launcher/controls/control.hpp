@@ -223,7 +223,7 @@ extern const Control kCommand;
 [[nodiscard]] std::string workspace_path(const policy::Policy& policy, const Host& host);
 
 /// Whether the host's network is seen: as asked for, or in place of a private one.
-[[nodiscard]] bool shares_network(const policy::Policy& policy);
+[[nodiscard]] bool shares_network(const policy::Policy& policy, const Host& host);
 
 /// Why the owner of the workspace cannot be mapped to the session; `what` is empty when nothing
 /// speaks against it, or there is nothing to map.
@@ -234,7 +234,7 @@ struct Obstacle {
 [[nodiscard]] Obstacle obstacle_to_mapping(const Host& host, const SessionIds& session);
 
 /// The CLONE_NEW* flags that the policy asks for.
-[[nodiscard]] std::uint64_t namespace_flags(const policy::Policy& policy);
+[[nodiscard]] std::uint64_t namespace_flags(const policy::Policy& policy, const Host& host);
 
 /// The cgroup controllers that the policy's limits need.
 [[nodiscard]] std::vector<std::string> cgroup_controllers(const policy::Limits& limits);

@@ -42,7 +42,7 @@ constexpr int kAbiOfScopes = 6;
 
 /// The host's abstract sockets are kept out by a network of the sandbox's own, or by the domain.
 const char* keeps_from_abstract_sockets(const Made& made) {
-  if (has_own_network(made.policy)) return "network.mode";
+  if (has_own_network(made.policy, made.host)) return "network.mode";
   const policy::Landlock& wanted = made.policy.landlock;
   const bool scoped = std::find(wanted.scopes.begin(), wanted.scopes.end(),
                                 LandlockScope::kAbstractUnixSocket) != wanted.scopes.end();
@@ -273,7 +273,7 @@ class Domain {
   /// names belong to the network namespace.
   [[nodiscard]] bool is_held_by_namespaces(LandlockScope scope) const {
     return scope == LandlockScope::kSignal ||
-           (namespace_flags(builder_.policy) & CLONE_NEWNET) != 0;
+           (namespace_flags(builder_.policy, builder_.host) & CLONE_NEWNET) != 0;
   }
 
   static std::string remedy_text(int error) {

@@ -199,8 +199,8 @@ Status plan(PlanBuilder& builder) {
   const bool joins_user = spaces.user == NamespaceMode::kJoin;
   if (joins_user) BELLJAR_CHECK(plan_joined_user(builder, filtered));
   builder.add(Phase::kBefore,
-              CreateNamespaces{namespace_flags(builder.policy), builder.host.privileged(),
-                               builder.ids.uid, builder.ids.gid},
+              CreateNamespaces{namespace_flags(builder.policy, builder.host),
+                               builder.host.privileged(), builder.ids.uid, builder.ids.gid},
               "namespaces");
   // Before init ceases to be dumpable, and so the owner of its files in /proc.
   if (spaces.time == NamespaceMode::kNew)
@@ -223,7 +223,8 @@ Status plan(PlanBuilder& builder) {
 }
 
 Status read_back(PlanBuilder& builder) {
-  builder.add(Phase::kGuard, CheckNamespaces{namespace_flags(builder.policy)}, "namespaces");
+  builder.add(Phase::kGuard, CheckNamespaces{namespace_flags(builder.policy, builder.host)},
+              "namespaces");
   return {};
 }
 
@@ -284,14 +285,14 @@ std::string remedy(const FailedStep& failed, const policy::Policy&, const Host&)
 
 }  // namespace
 
-std::uint64_t namespace_flags(const policy::Policy& policy) {
+std::uint64_t namespace_flags(const policy::Policy& policy, const Host& host) {
   std::uint64_t flags = CLONE_NEWNS | CLONE_NEWPID;
   const policy::Namespaces& spaces = policy.namespaces;
   if (spaces.user == NamespaceMode::kNew) flags |= CLONE_NEWUSER;
   if (spaces.ipc == NamespaceMode::kNew) flags |= CLONE_NEWIPC;
   if (spaces.uts == NamespaceMode::kNew) flags |= CLONE_NEWUTS;
   if (spaces.cgroup == NamespaceMode::kNew) flags |= CLONE_NEWCGROUP;
-  if (policy.network.mode != policy::NetworkMode::kJoin && !shares_network(policy))
+  if (policy.network.mode != policy::NetworkMode::kJoin && !shares_network(policy, host))
     flags |= CLONE_NEWNET;
   return flags;
 }

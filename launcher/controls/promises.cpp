@@ -8,8 +8,8 @@
 
 namespace belljar::launcher {
 
-bool has_own_network(const policy::Policy& policy) {
-  return policy.network.mode != policy::NetworkMode::kJoin && !shares_network(policy);
+bool has_own_network(const policy::Policy& policy, const Host& host) {
+  return policy.network.mode != policy::NetworkMode::kJoin && !shares_network(policy, host);
 }
 
 bool keeps(const policy::Policy& policy, std::string_view capability) {

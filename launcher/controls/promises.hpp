@@ -19,7 +19,7 @@ template <class Action>
 [[nodiscard]] bool is_root_inside(const Made& made);
 
 /// Whether the sandbox has a network namespace of its own, neither the host's nor a joined one.
-[[nodiscard]] bool has_own_network(const policy::Policy& policy);
+[[nodiscard]] bool has_own_network(const policy::Policy& policy, const Host& host);
 
 /// Whether the payload keeps a capability ("CAP_SYS_ADMIN").
 [[nodiscard]] bool keeps(const policy::Policy& policy, std::string_view capability);

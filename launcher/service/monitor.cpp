@@ -136,6 +136,8 @@ class Monitor final : public Attendant {
       case MessageKind::kNeedMaps:
       case MessageKind::kNeedTime:
       case MessageKind::kWhoseLink:
+      case MessageKind::kHandedOver:
+      case MessageKind::kNetworkUp:
       case MessageKind::kConnected:
       case MessageKind::kGo:
       case MessageKind::kSignal:
@@ -478,7 +480,8 @@ void serve_session(const SessionOrder& order, UniqueFd socket) {
       .stopped = [&monitor](int) { monitor.tell("stopped", 0); },
       .continued = [&monitor] { monitor.tell("continued", 0); },
   };
-  Record record = launcher::launch(*plan, order.policy, *host, events, &monitor);
+  Record record =
+      launcher::launch_preferring(*plan, order.policy, *host, order.command, events, &monitor);
   record.plan_time = monitor.plan_time;
   monitor.over(record);
 }

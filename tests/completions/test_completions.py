@@ -103,7 +103,7 @@ class Bash(SandboxTest):
         self.answers("belljar selftest --uid-b", "--uid-base")
         self.answers("belljar doctor --sandbox ", "auto", "off")
         self.answers("belljar run --time", "--timeout")
-        self.answers("belljar run --network ", "none", "shared")
+        self.answers("belljar run --network ", "none", "private", "shared")
         self.answers("belljar explain --network=s", "shared")
         self.answers("belljar run --record x --status-fd ")
 

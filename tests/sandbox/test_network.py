@@ -29,12 +29,6 @@ class Network(SandboxTest):
         self.assertEqual(self.connect(code, "none"), "ECONNREFUSED")
         self.assertEqual(self.connect(code, "shared"), "open")
 
-    def test_a_private_network_that_is_preferred_is_the_hosts_for_now_and_said_so(self):
-        code = f"reach(socket.AF_INET, ('127.0.0.1', {self.port}))"
-        run = self.inside(CONNECT + f"    say({code})", policy={"network": {"mode": "private", "enforce": "prefer"}})
-        self.assertEqual(run.json(), "open")
-        self.assertIn("network", [item["control"] for item in run.record["degraded"]])
-
     def test_the_hosts_ipv6_loopback_is_out_of_reach(self):
         try:
             listener = socket.create_server(("::1", 0), family=socket.AF_INET6)
@@ -96,10 +90,6 @@ class Network(SandboxTest):
             say([attempt(fcntl.ioctl, s, SIOCSIFFLAGS, request), attempt(socket.sethostname, 'x')])
         """)
         self.assertEqual(run.json(), ["EPERM", "EPERM"])
-
-    def test_private_is_refused_for_now(self):
-        run = self.sandbox("true", options=["--network", "private"])
-        self.check_refused(run, "this version of belljar has no private network yet", "--network private")
 
     def test_the_command_line_chooses_the_mode(self):
         code = f"say(reach(socket.AF_INET, ('127.0.0.1', {self.port})))"

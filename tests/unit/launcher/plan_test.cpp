@@ -193,12 +193,6 @@ TEST_CASE("a secret of the caller's environment does not pass, and HOME is the p
         plan.environment.end());
 }
 
-TEST_CASE("a private network is refused until there is one") {
-  CHECK(
-      refusal_of(policy_of(R"({"version":1,"network":{"mode":"private"}})"), plain_host()).where ==
-      "network.mode");
-}
-
 TEST_CASE("a shared network creates no network namespace") {
   const Plan shared =
       plan_of(policy_of(R"({"version":1,"network":{"mode":"shared"}})"), plain_host());

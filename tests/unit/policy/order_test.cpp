@@ -154,6 +154,35 @@ TEST_CASE("each kind of field has its order") {
   }
 }
 
+TEST_CASE("destinations can only be taken away, and what is denied can only grow") {
+  const auto network = [](std::string_view members) {
+    return R"("network":{"mode":"private",)" + std::string(members) + "}";
+  };
+  const auto one = [&](const char* list, const char* range, const char* ports = "") {
+    return network("\"" + std::string(list) + "\":{\"" + range + "\":{" + ports +
+                   "\"because\":\"x\"}}");
+  };
+  const std::string all = R"("network":{"mode":"private"})";
+  const char* few = "\"ports\":[80],";
+  const char* more = "\"ports\":[80,443],";
+  CHECK(above(one("allow", "10.1.0.0/16"), one("allow", "10.0.0.0/8")) == "");
+  CHECK(above(one("allow", "10.1.0.0/16", few), one("allow", "10.0.0.0/8", more)) == "");
+  CHECK(above(one("allow", "10.0.0.0/8"), one("allow", "10.1.0.0/16")) ==
+        "network.allow[\"10.0.0.0/8\"]\n");
+  CHECK(above(one("allow", "10.1.0.0/16"), one("allow", "10.1.0.0/16", few)) ==
+        "network.allow[\"10.1.0.0/16\"]\n");
+  CHECK(above(one("allow", "10.1.0.0/16"), all) == "network.allow[\"10.1.0.0/16\"]\n");
+  CHECK(above(one("only", "192.0.2.1"), all) == "");
+  CHECK(above(all, one("only", "192.0.2.1")) == "network.only\n");
+  CHECK(above(one("only", "192.0.2.0/24"), one("only", "192.0.2.1")) ==
+        "network.only[\"192.0.2.0/24\"]\n");
+  CHECK(above(one("deny", "192.0.2.1"), all) == "");
+  CHECK(above(one("deny", "192.0.2.0/24"), one("deny", "192.0.2.1", few)) == "");
+  CHECK(above(one("deny", "192.0.2.1", few), one("deny", "192.0.2.1")) ==
+        "network.deny[\"192.0.2.1\"]\n");
+  CHECK(above(all, one("deny", "192.0.2.1")) == "network.deny[\"192.0.2.1\"]\n");
+}
+
 TEST_CASE("what cannot be ordered may not change at all") {
   constexpr Change kChanges[] = {
       {R"("identity":{"uid":5})", R"("identity":{"uid":6})"},

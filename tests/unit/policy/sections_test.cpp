@@ -32,7 +32,8 @@ TEST_CASE("the version is required and must be 1") {
 TEST_CASE("extensions and $schema are ignored at the top level only") {
   CHECK(errors_in(R"("$schema":"s.json","x-team":{"anything":[null]})") == "");
   CHECK(errors_in(R"("network":{"x-team":1})") ==
-        "p.json:1:25: network[\"x-team\"]: unknown key (one of: mode, enforce)");
+        "p.json:1:25: network[\"x-team\"]: unknown key (one of: mode, enforce, "
+        "allow, only, deny)");
 }
 
 TEST_CASE("keys of the design that are not enforced are refused wherever they are") {
@@ -40,7 +41,7 @@ TEST_CASE("keys of the design that are not enforced are refused wherever they ar
     CHECK(errors_in("\"" + std::string(key) + "\":{}") ==
           "p.json:1:14: " + std::string(key) + ": " + std::string(kRefused));
   }
-  for (const char* key : {"dns", "publish", "allow", "deny"}) {
+  for (const char* key : {"dns", "publish"}) {
     CHECK(first_message("\"network\":{\"" + std::string(key) + "\":[]}") == kRefused);
   }
   CHECK(first_message(R"("report":null)") == kRefused);
@@ -137,6 +138,27 @@ TEST_CASE("time is shared unless it is new, and only a new one has offsets") {
         "expected a duration such as \"1h\" or \"-30s\", got the number 5");
   CHECK(first_message(R"("namespaces":{"time":"new","time_offsets":{"realtime":"1s"}})")
             .starts_with("unknown key"));
+}
+
+TEST_CASE("destinations are IPv4 addresses and ranges, written in one way, with a reason") {
+  const auto error = [](const std::string& list, const std::string& range,
+                        const std::string& value = R"({"because":"x"})") {
+    return first_message(R"("network":{"mode":"private",")" + list + R"(":{")" + range +
+                         "\":" + value + "}}");
+  };
+  CHECK(error("deny", "10.0.0.0/8") == "");
+  CHECK(error("deny", "0.0.0.0/0") == "");
+  CHECK(error("only", "192.0.2.1", R"({"ports":[1,65535],"because":"x"})") == "");
+  for (const char* wrong : {"10.0.0.0/33", "10.0.0", "10.0.0.0.0", "0x0a.0.0.1", "010.0.0.1",
+                            "10.0.0.256", "10.0.0.1/", "/8", "", "::1", "example.org", "10.0.0.-1"})
+    CHECK(contains(error("deny", wrong), "expected an IPv4 address or range"));
+  CHECK(contains(error("deny", "10.1.2.3/8"), "write it as \"10.0.0.0/8\""));
+  CHECK(contains(error("deny", "10.1.2.3/32"), "write it as \"10.1.2.3\""));
+  CHECK(contains(error("allow", "192.0.2.1"), "lies in none of the private ranges"));
+  CHECK(contains(error("allow", "10.0.0.0/7"), "lies in none of the private ranges"));
+  CHECK(error("allow", "100.64.1.0/24") == "");
+  CHECK(contains(error("deny", "10.0.0.0/8", "{}"), "because"));
+  CHECK(error("deny", "10.0.0.0/8", R"({"ports":[0],"because":"x"})") != "");
 }
 
 TEST_CASE("landlock is off until something is asked for") {
