@@ -5,7 +5,7 @@ _belljar_options_explain="-h --help -p --policy -v --volume -e --env -w --workdi
 _belljar_options_run="$_belljar_options_explain --record --status-fd --explain-denials"
 _belljar_options_explain+=" --can --exposure --json"
 _belljar_options_daemon="--config --listen --host --token-file --sessions-root --workspace-root --uid-base --max-sessions
-  --user --policy-dir --session-policy --simulator --sandbox --port-base --session-ttl --max-ttl --max-runs
+  --user --policy-dir --session-policy --session-network --simulator --sandbox --port-base --session-ttl --max-ttl --max-runs
   --sessions-of-a-client --starts-a-minute --retention --agent-command
   --term-grace --drain-timeout --log --audit --rlimit-as --rlimit-cpu --rlimit-fsize --rlimit-nproc --rlimit-nofile"
 _belljar_options_selftest="-h --help -p --policy --uid --json -v --verbose $_belljar_options_daemon"
@@ -27,10 +27,11 @@ _belljar_value() {
     --config | --token-file | --audit) compgen -f -- "$2" ;;
     --sessions-root | --workspace-root | --policy-dir) compgen -d -- "$2" ;;
     --sandbox) compgen -W "auto off" -- "$2" ;;
+    --session-network) compgen -W "auto private none shared" -- "$2" ;;
     --log) compgen -W "text json" -- "$2" ;;
     -w | --workdir | --workspace) compgen -d -- "$2" ;;
     -e | --env) compgen -e -- "$2" ;;
-    --network) compgen -W "none shared" -- "$2" ;;
+    --network) compgen -W "none private shared" -- "$2" ;;
     --timeout) compgen -W "500ms 30s 15m 2h" -- "$2" ;;
     --set)
       compgen -W "identity.uid= identity.enforce=prefer limits.rlimits.nofile= limits.wall_time=

@@ -68,6 +68,9 @@ tl::expected<policy::Policy, policy::Diagnostics> session_policy(const std::stri
   layers.add(find_policy(name, settings));
   for (const auto& [path, value] : settings.limits())
     layers.add_setting(path, value, settings.origin("rlimit_" + path.substr(path.rfind('.') + 1)));
+  if (name == settings.policy)
+    for (const auto& [path, value] : settings.network_settings())
+      layers.add_setting(path, value, settings.origin("network"));
   return layers.resolve();
 }
 

@@ -50,6 +50,10 @@ constexpr SettingRow kRows[] = {
      "Take the agent simulator's place, and read AGENT_SIMULATOR_*"},
     {"sandbox", "--sandbox", "BELLJAR_SANDBOX", Form::kSandbox, &Settings::sandbox,
      "auto, or off: sessions are not sandboxed at all", "AGENT_SIMULATOR_SANDBOX"},
+    {"network", "--session-network", "BELLJAR_NETWORK", Form::kNetwork, &Settings::network,
+     "The session policy's network: auto, private, none, or shared. auto: private where it can be "
+     "had, or the host's",
+     "AGENT_SIMULATOR_NETWORK"},
     {"port_base", "--port-base", "BELLJAR_PORT_BASE", Form::kCount, &Settings::port_base,
      "The first port of sessions", "AGENT_SIMULATOR_PORT_POOL_START", SimulatorUnit::kNone, 1,
      65535},
@@ -100,8 +104,8 @@ constexpr SettingRow kRows[] = {
 };
 
 /// Variables with our prefix that are no settings of the daemon.
-constexpr std::array<std::string_view, 4> kOtherVariables = {
-    "BELLJAR_CONFIG", "BELLJAR_BACK_END", "BELLJAR_LAUNCHER", "BELLJAR_BUILD_SHA"};
+constexpr std::array<std::string_view, 5> kOtherVariables = {
+    "BELLJAR_CONFIG", "BELLJAR_BACK_END", "BELLJAR_LAUNCHER", "BELLJAR_BUILD_SHA", "BELLJAR_PASTA"};
 
 /// What the simulator's backend and its compose file read, and the service never did.
 constexpr std::array<std::string_view, 11> kBackendVariables = {
@@ -174,6 +178,10 @@ Parsed<std::string> parse_text(Form form, std::string text) {
     return tl::unexpected("expected unix:/PATH or tcp:ADDRESS:PORT, got " + in_quotes(text));
   if (form == Form::kSandbox && text != "auto" && text != "off")
     return tl::unexpected("expected \"auto\" or \"off\", got " + in_quotes(text));
+  if (form == Form::kNetwork && text != "auto" && text != "private" && text != "none" &&
+      text != "shared")
+    return tl::unexpected("expected \"auto\", \"private\", \"none\" or \"shared\", got " +
+                          in_quotes(text));
   if (form == Form::kLog && text != "text" && text != "json")
     return tl::unexpected("expected \"text\" or \"json\", got " + in_quotes(text));
   return text;
@@ -404,8 +412,9 @@ class SettingsReader {
     for (const SettingRow& row : kRows) {
       const auto value = variable(row.simulator);
       if (!value || trimmed(*value).empty()) continue;
-      const std::string text =
-          row.form == Form::kSandbox ? sandbox_word(*value) : with_unit(row, trimmed(*value));
+      const std::string text = row.form == Form::kSandbox   ? sandbox_word(*value)
+                               : row.form == Form::kNetwork ? network_word(*value)
+                                                            : with_unit(row, trimmed(*value));
       assign(row, {std::string(row.simulator), 0, 0}, {}, {text});
     }
   }
@@ -418,15 +427,29 @@ class SettingsReader {
                                                            : "GiB");
   }
 
-  /// Any word but "off" means "auto", which is the safe side, and is told.
-  std::string sandbox_word(const std::string& value) {
-    std::string word = trimmed(value);
+  static std::string lower_case(std::string word) {
     std::transform(word.begin(), word.end(), word.begin(), [](char c) {
       return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     });
+    return word;
+  }
+
+  /// Any word but "off" means "auto", which is the safe side, and is told.
+  std::string sandbox_word(const std::string& value) {
+    const std::string word = lower_case(trimmed(value));
     if (word == "off" || word == "auto") return word;
     settings_.warnings.push_back("AGENT_SIMULATOR_SANDBOX: " + in_quotes(value) +
                                  " is neither \"auto\" nor \"off\", and means \"auto\"");
+    return "auto";
+  }
+
+  /// As the service that this stands in for has it: an unknown word means "auto", and is told.
+  std::string network_word(const std::string& value) {
+    const std::string word = lower_case(trimmed(value));
+    if (word == "private" || word == "none" || word == "shared" || word == "auto") return word;
+    settings_.warnings.push_back("AGENT_SIMULATOR_NETWORK: " + in_quotes(value) +
+                                 " is none of \"auto\", \"private\", \"none\" and \"shared\", and "
+                                 "means \"auto\"");
     return "auto";
   }
 
@@ -451,6 +474,10 @@ class SettingsReader {
   }
 
   void check_whole() {
+    if (settings_.sandbox == "off" &&
+        (settings_.network == "private" || settings_.network == "none"))
+      complain({set_by("network", "sandbox"), 0, 0}, {},
+               "without a sandbox there is no network but the host's: use \"shared\", or \"auto\"");
     if (settings_.self_test_uid() > kHighestId)
       complain({set_by("max_sessions", "uid_base"), 0, 0}, {},
                "the pool of uids ends beyond the highest one; lower uid_base or max_sessions");
@@ -474,6 +501,13 @@ class SettingsReader {
 std::string Settings::origin(std::string_view name) const {
   const auto found = origins.find(std::string(name));
   return found == origins.end() ? "the default" : found->second;
+}
+
+std::vector<std::pair<std::string, std::string>> Settings::network_settings() const {
+  if (network.empty() || sandbox == "off") return {};
+  const bool automatic = network == "auto";
+  return {{"network.mode", automatic ? "private" : network},
+          {"network.enforce", automatic ? "prefer" : "require"}};
 }
 
 std::vector<std::pair<std::string, std::string>> Settings::limits() const {

@@ -32,6 +32,7 @@ struct Settings {
   std::string policy = "builtin:agent@1";  ///< Of sessions that name none.
   bool simulator = false;
   std::string sandbox = "auto";  ///< Or "off".
+  std::string network;           ///< Of the session policy: auto, private, none, shared; or empty.
   std::uint64_t port_base = 7700;
   std::optional<std::chrono::milliseconds> session_ttl, max_ttl;
   std::optional<std::uint64_t> max_runs;
@@ -52,6 +53,8 @@ struct Settings {
   [[nodiscard]] std::uint64_t self_test_uid() const { return uid_base + max_sessions; }
   /// What set it, or "the default".
   [[nodiscard]] std::string origin(std::string_view name) const;
+  /// What `network` says of the session policy, as `--set` has it: path and value.
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> network_settings() const;
   /// The limits among them as `--set` has them: path and value.
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> limits() const;
 };
@@ -65,7 +68,18 @@ struct SettingRow {
       std::variant<std::string Settings::*, std::vector<std::string> Settings::*, bool Settings::*,
                    std::uint64_t Settings::*, std::optional<std::uint64_t> Settings::*,
                    std::optional<std::chrono::milliseconds> Settings::*>;
-  enum class Form { kText, kPath, kAddress, kCount, kSize, kDuration, kSwitch, kSandbox, kLog };
+  enum class Form {
+    kText,
+    kPath,
+    kAddress,
+    kCount,
+    kSize,
+    kDuration,
+    kSwitch,
+    kSandbox,
+    kNetwork,
+    kLog
+  };
   std::string_view name;      ///< "uid_base"; empty: not in the file.
   std::string_view flag;      ///< "--uid-base"; empty: none.
   std::string_view variable;  ///< "BELLJAR_UID_BASE"

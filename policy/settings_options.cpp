@@ -24,6 +24,8 @@ const char* type_name(SettingRow::Form form) {
       return "DURATION";
     case Form::kSandbox:
       return "auto|off";
+    case Form::kNetwork:
+      return "auto|private|none|shared";
     case Form::kLog:
       return "text|json";
     case Form::kText:

@@ -76,6 +76,9 @@ class Loader {
     for (const auto& [path, value] : settings_.limits())
       entry.layers.add_setting(path, value,
                                settings_.origin("rlimit_" + path.substr(path.rfind('.') + 1)));
+    if (name == settings_.policy)
+      for (const auto& [path, value] : settings_.network_settings())
+        entry.layers.add_setting(path, value, settings_.origin("network"));
     auto policy = entry.layers.resolve();
     if (!policy) return complain(name, policy.error().front().text());
     using From = policy::Id::From;

@@ -191,6 +191,25 @@ TEST_CASE("garbage and unknown names of the simulator's are refused") {
         "AGENT_SIMULATOR_MAX_SESSIONS: expected a number, got \"five\"");
 }
 
+TEST_CASE("the session policy's network is a word, and auto is private where it can be had") {
+  using Pairs = std::vector<std::pair<std::string, std::string>>;
+  CHECK(load({"", {}, {}}).network_settings().empty());
+  CHECK(load({"", {{"--session-network", "none"}}, {}}).network_settings() ==
+        Pairs{{"network.mode", "none"}, {"network.enforce", "require"}});
+  CHECK(load({"", {{"--session-network", "auto"}}, {}}).network_settings() ==
+        Pairs{{"network.mode", "private"}, {"network.enforce", "prefer"}});
+  CHECK(contains(errors_of({"", {{"--session-network", "on"}}, {}}), "expected \"auto\""));
+  CHECK(contains(errors_of({"", {{"--session-network", "private"}, {"--sandbox", "off"}}, {}}),
+                 "no network but the host's"));
+  SettingSources sources{"", {{"--simulator", "true"}}, {}};
+  sources.environment["AGENT_SIMULATOR_NETWORK"] = "Private";
+  CHECK(load(sources).network == "private");
+  CHECK(load(sources).warnings.empty());
+  sources.environment["AGENT_SIMULATOR_NETWORK"] = "yes";
+  CHECK(load(sources).network == "auto");
+  CHECK(load(sources).warnings.size() == 1);
+}
+
 TEST_CASE("the simulator's sandbox is off for the word off alone; any other word warns") {
   SettingSources sources{"", {{"--simulator", "true"}}, {}};
   const auto with = [&sources](const char* word) {
