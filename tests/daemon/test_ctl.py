@@ -376,20 +376,20 @@ class Logs(CtlTest):
         """E2B 1352: after re-attach stdout stops. fountain PR 691: a random-length prefix comes again."""
         v1 = self.v1()
         session = self.session(v1)
-        script = ("import sys, time\nfor i in range(4000):\n    sys.stdout.write(f'{i} \\u00fc\\n')\n"
-                  "    i % 3 or sys.stderr.write(f'e{i}\\n')\n    i % 100 or (sys.stdout.flush(), time.sleep(0.01))\n"
+        script = ("import sys, time\nfor i in range(40000):\n    sys.stdout.write(f'{i} \\u00fc\\n')\n"
+                  "    i % 3 or sys.stderr.write(f'e{i}\\n')\n    i % 1000 or (sys.stdout.flush(), time.sleep(0.01))\n"
                   "sys.stdout.flush(); sys.stdout.buffer.write(bytes(range(256)))\nsys.exit(7)")
         number = self.ctl(v1, "exec", "-d", session, "--", "python3", "-c", script).stdout.decode().strip()
-        proxy = CuttingProxy(self, v1.socket_path, seed=11, least=500, most=12000)
+        proxy = CuttingProxy(self, v1.socket_path, seed=11, least=60000, most=90000)  # A line holds up to 32 KiB.
         done = self.ctl(v1, "logs", "-f", session, number, where=["--socket", proxy.path])
-        self.assertEqual(done.stdout, "".join(f"{i} \u00fc\n" for i in range(4000)).encode() + bytes(range(256)))
+        self.assertEqual(done.stdout, "".join(f"{i} \u00fc\n" for i in range(40000)).encode() + bytes(range(256)))
         errors = b"".join(line + b"\n" for line in done.stderr.splitlines() if not line.startswith(b"belljarctl: "))
-        self.assertEqual(errors, "".join(f"e{i}\n" for i in range(0, 4000, 3)).encode())
+        self.assertEqual(errors, "".join(f"e{i}\n" for i in range(0, 40000, 3)).encode())
         self.assertGreater(proxy.cuts, 3)
         self.assertIn(b"going on from where it was", done.stderr)
         # And in the same way what exec shows.
         done = self.ctl(v1, "exec", "-i", session, "--", "cat", stdin=done.stdout, where=["--socket", proxy.path])
-        self.assertEqual(done.stdout, "".join(f"{i} \u00fc\n" for i in range(4000)).encode() + bytes(range(256)))
+        self.assertEqual(done.stdout, "".join(f"{i} \u00fc\n" for i in range(40000)).encode() + bytes(range(256)))
 
     @as_shipped
     def test_what_the_daemon_no_longer_keeps_is_told(self):
