@@ -84,7 +84,7 @@ bool ListenerTables::listens(int pid, std::uint32_t uid, std::uint16_t port, Tim
     const auto began = std::chrono::steady_clock::now();
     found->second.listeners = listeners_around(pid);
     const auto took = std::chrono::steady_clock::now() - began;
-    found->second.until = now + std::max<std::chrono::nanoseconds>(kFresh, 20 * took);
+    found->second.until = now + std::clamp<std::chrono::nanoseconds>(20 * took, kFresh, kOldest);
   }
   return holds(found->second.listeners, uid, port);
 }

@@ -28,12 +28,12 @@ struct Listener {
 /// milliseconds to write, and hundreds may wait for listeners of one network.
 class ListenerTables {
  public:
-  /// As uid_listens, but of a table that may be kFresh old, or older: no more than a twentieth of
-  /// the time is spent on reading one.
+  /// As uid_listens, but of a table that may be kFresh old, or, where reading one takes long, up to
+  /// kOldest, so that a twentieth of the time is spent on it.
   [[nodiscard]] bool listens(int pid, std::uint32_t uid, std::uint16_t port, TimePoint now);
 
  private:
-  static constexpr std::chrono::milliseconds kFresh{20};
+  static constexpr std::chrono::milliseconds kFresh{20}, kOldest{250};
   struct Table {
     TimePoint until;
     std::vector<Listener> listeners;
