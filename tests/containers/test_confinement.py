@@ -34,6 +34,26 @@ print("gone " + str(gone.returncode) + " " + gone.stdout)
 """
 
 
+# The daemon on its socket, as in the worker.
+ON_SOCKET = """
+import subprocess, time
+environment = {"PATH": "/usr/bin:/bin", "BELLJAR_LAUNCHER": "/belljar", "DAEMON_SOCKET": "/tmp/d.sock"}
+def health():
+    done = subprocess.run(["/usr/bin/python3", "/health.py"], env=environment, capture_output=True, text=True)
+    print(done.returncode, done.stdout.strip(), done.stderr.strip())
+health()
+daemon = subprocess.Popen(["/belljard", "--listen=unix:/tmp/d.sock", "--sessions-root=/srv/sessions"],
+                          env={key: value for key, value in environment.items() if key != "DAEMON_SOCKET"},
+                          stderr=subprocess.PIPE, text=True)
+for line in daemon.stderr:
+    if " ready " in line:
+        break
+health()
+daemon.terminate()
+daemon.wait()
+"""
+
+
 class Start(TestCase):
     def start(self, mark="/.dockerenv", **settings):
         made = Container(**settings)
@@ -82,6 +102,18 @@ class Start(TestCase):
         self.start(filter=without)
         self.assertTrue(self.health.startswith("health 1 200"), self.health)
         self.assertIn("unavailable", self.health)
+
+    def test_on_the_daemons_socket_the_health_check_asks_whether_it_is_ready(self):
+        for without, expected in ((), "0 200"), (["pivot_root"], "1 503"):
+            with self.subTest(without=without):
+                made = Container(filter=shipped_filter("seccomp.json", without))
+                self.addCleanup(made.remove)
+                shutil.copy(BELLJARD, made.root / "belljard")
+                shutil.copy(ROOT / "container" / "health.py", made.root / "health.py")
+                done = made.execute("/usr/bin/python3", "-c", ON_SOCKET)
+                before, after = done.stdout.splitlines()
+                self.assertTrue(before.startswith("1 the daemon does not answer"), f"{before}{done.stderr}")
+                self.assertTrue(after.startswith(expected), f"{after}\n{done.stderr}")
 
     def test_the_health_check_is_red_when_nobody_answers(self):
         self.start(filter=shipped_filter("seccomp.json"))
