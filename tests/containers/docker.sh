@@ -88,6 +88,26 @@ check "and there container root can open core_pattern" docker compose -f compose
 refuses "which belljard says" "core_pattern is writable" sh -c "docker logs $simulator 2>&1; false"
 docker compose -f compose.legacy.yaml down -v >/dev/null 2>&1
 
+# --- the worker, as the plain user that its image has -------------------------------------------------------------------
+worker=besser-wme-smartgen
+export BELLJAR_WORKER_IMAGE=belljar-worker:latest
+in_worker() { docker compose -f compose.yaml exec -T "$worker" "$@"; }
+shell_session() {
+  in_worker sh -ec 'S=$(belljarctl create --policy builtin:shell@1); belljarctl exec "$S" -- sh -c "echo one > file";
+                    belljarctl exec "$S" -- cat file; belljarctl exec "$S" -- id -un; belljarctl rm "$S"' | tee "$place/said"
+  grep -x one "$place/said"
+}
+if [[ " $targets " == *" worker "* ]]; then
+  check "docker compose up of the worker, until it is healthy" docker compose -f compose.yaml up -d --no-build --wait "$worker"
+  check "the self-test there, as its own user" in_worker belljar --selftest
+  check "a shell's session through belljarctl keeps its files" shell_session
+  for tool in "node --version" "tsc -v" "cargo --version" "javac -version" "kotlinc -version" "python3 --version"; do
+    check "the worker has $tool" in_worker sh -c "$tool"
+  done
+  docker compose -f compose.yaml down -v >/dev/null 2>&1
+  rm -rf telemetry-logs
+fi
+
 # --- one command through /v1, and each setting removed ------------------------------------------------------------------
 docker volume create -d local -o type=proc -o device=proc -o o=nosuid,nodev,noexec,subset=pid,hidepid=ptraceable \
   belljar-test-proc >/dev/null
