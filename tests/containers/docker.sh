@@ -4,6 +4,8 @@
 # registry is asked. COMPOSE_PLUGIN names docker-compose version 2 where docker has no such plugin; TARGETS are the
 # images that are built. One line for each thing that holds or does not.
 set -uo pipefail
+# What is mounted is nobody else's to see.
+[ "${OWN_MOUNTS:-}" = yes ] || OWN_MOUNTS=yes exec unshare --mount --propagation private "$0" "$@"
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 build=$(cd "${1:?the build directory}" && pwd)
