@@ -74,7 +74,7 @@ ResponseReader::State ResponseReader::feed_head(std::string& buffer) {
 
 void ResponseReader::take_head() {
   const auto& parsed = parser_->http.get();
-  const int status = parsed.result_int();
+  const auto status = static_cast<int>(parsed.result_int());
   if (status < 200 && status != 101) {
     if (++interim_ > kMostInterim) broken("too many interim answers");
     parser_ = std::make_unique<Parser>(method_ == Of::kHead);

@@ -43,8 +43,10 @@ std::vector<std::string> read_argv(Members& members) {
   std::vector<std::string> words;
   const char* member = shell ? "shell" : "argv";
   if (shell) words = {"/bin/bash", "-c", *std::move(shell)};
-  if (argv) words = *std::move(argv);
-  if (argv && (words.empty() || words[0].empty())) members.wrong("argv", "names no program");
+  if (argv) {
+    words = *std::move(argv);
+    if (words.empty() || words[0].empty()) members.wrong("argv", "names no program");
+  }
   if (std::any_of(words.begin(), words.end(), [](const auto& word) { return holds_nul(word); }))
     members.wrong(member, "holds a NUL");
   return words;

@@ -268,7 +268,7 @@ Status Firewall::set(const std::vector<Rule>& rules) {
   for (std::size_t i = 0; i < rules.size(); ++i) {
     const Rule& rule = rules[i];
     for (const std::uint16_t port : rule.ports)
-      for (const std::uint8_t protocol : {IPPROTO_TCP, IPPROTO_UDP})
+      for (const auto protocol : {std::uint8_t{IPPROTO_TCP}, std::uint8_t{IPPROTO_UDP}})
         add(i, false, [&](Expressions& out) {
           match_destination(out, rule.to);
           match_port(out, protocol, port);

@@ -129,9 +129,9 @@ bool says_list(const std::vector<Attribute>& sent, const std::vector<Attribute>&
 bool says_all(Bytes sent, Bytes found) {
   const std::vector<Attribute> wanted = with_flags(sent);
   const std::vector<Attribute> there = attributes(found);
-  const bool list = wanted.size() > 0 && std::ranges::all_of(wanted, [](const Attribute& one) {
-                      return one.type == (kListElement | NLA_F_NESTED);
-                    });
+  const bool list = !wanted.empty() && std::ranges::all_of(wanted, [](const Attribute& one) {
+    return one.type == (kListElement | NLA_F_NESTED);
+  });
   if (list) return says_list(wanted, there);
   return std::ranges::all_of(wanted, [&there](const Attribute& one) {
     const auto same = std::ranges::find(there, one.type & NLA_TYPE_MASK, &Attribute::type);

@@ -131,10 +131,8 @@ TEST_CASE("a private network is planned: handed over early, awaited late, its ru
     REQUIRE(found != plan.steps.end());
     return found - plan.steps.begin();
   };
-  const auto of = [](auto tag) {
-    return [tag](const Step& step) {
-      return std::holds_alternative<std::decay_t<decltype(tag)>>(step.action);
-    };
+  const auto of = []<class Action>(Action) {
+    return [](const Step& step) { return std::holds_alternative<Action>(step.action); };
   };
   CHECK(index(of(AttachNetwork{})) < index(of(HandOverNamespaces{})));
   CHECK(index(of(HandOverNamespaces{})) < index(of(AttachRoot{})));
