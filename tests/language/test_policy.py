@@ -51,7 +51,8 @@ def paths_of(schema, prefix=()):
 
 
 # What stands for `*`, and what a member of a mount needs beside it.
-KEYS = {"mounts": "/m", "rules": "ptrace", "vars": "work"}
+KEYS = {"mounts": "/m", "rules": "ptrace", "vars": "work", "allow": "10.0.0.0/8", "only": "203.0.113.0/24",
+        "deny": "203.0.113.0/24"}
 BESIDE = {
     "source": {"type": "bind"}, "content": {"type": "file"}, "mode": {"type": "dir"}, "subset": {"type": "proc"},
     "hidepid": {"type": "proc"}, "enforce": {"type": "proc"}, "optional": {"type": "bind", "source": "/usr"},
@@ -78,6 +79,8 @@ def document(path, value):
         out["limits"] = {"rlimits": {"nofile": "${work}"}}
     if "time_offsets" in path:
         out["namespaces"]["time"] = "new"
+    if path[0] == "network" and len(path) > 3:
+        out["network"]["mode"] = "private"
     if "rules" in path and len(path) > 3:
         node.update({"action": "allow"})
     node[path[-1]] = value
