@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <memory>
+#include <optional>
 #include <string_view>
 
 #include "launcher/service/inside.hpp"
@@ -30,12 +31,22 @@ using Listing = std::unique_ptr<DIR, int (*)(DIR*)>;
 constexpr int kDeepest = 64;
 constexpr std::uint64_t kMostEntries = 1'000'000;
 
+/// The mount that a descriptor is of: a bind of the same file system has its device, and is another
+/// one. Nothing where the kernel does not say.
+std::optional<std::uint64_t> mount_of(int fd) {
+  struct statx about {};
+  if (statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &about) != 0 ||
+      (about.stx_mask & STATX_MNT_ID) == 0)
+    return std::nullopt;
+  return about.stx_mnt_id;
+}
+
 class HandOver {
  public:
   HandOver(uid_t uid, gid_t gid, const OtherOwners& others)
       : uid_(uid), gid_(gid), others_(others) {}
 
-  Outcome<void> tree(int directory, int depth, dev_t device) {
+  Outcome<void> tree(int directory, int depth, std::uint64_t mount) {
     if (depth > kDeepest)
       return refuse(Code::kRefused, "the directory is deeper than " + std::to_string(kDeepest));
     const Listing list(fdopendir(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
@@ -46,7 +57,7 @@ class HandOver {
       if (std::string_view(name) == "." || std::string_view(name) == "..") continue;
       if (++entries_ > kMostEntries)
         return refuse(Code::kTooLarge, "more than " + std::to_string(kMostEntries) + " entries");
-      BELLJAR_CHECK(this->entry(directory, name, depth, device));
+      BELLJAR_CHECK(this->entry(directory, name, depth, mount));
     }
     return {};
   }
@@ -69,14 +80,14 @@ class HandOver {
   }
 
  private:
-  Outcome<void> entry(int directory, const char* name, int depth, dev_t device) {
+  Outcome<void> entry(int directory, const char* name, int depth, std::uint64_t mount) {
     const UniqueFd found(openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
     struct stat about {};
     if (!found.valid() || fstat(found.get(), &about) != 0) return {};  // It has gone.
     const bool plain =
         S_ISREG(about.st_mode) && about.st_nlink == 1 && (about.st_mode & (S_ISUID | S_ISGID)) == 0;
     const bool taken = S_ISDIR(about.st_mode) || S_ISLNK(about.st_mode) || plain;
-    if (about.st_dev != device || !taken || is_anothers(about)) {
+    if (mount_of(found.get()) != mount || !taken || is_anothers(about)) {
       ++left_out_;
       return {};
     }
@@ -90,7 +101,7 @@ class HandOver {
         ++left_out_;
         return {};
       }
-      BELLJAR_CHECK(tree(inner.get(), depth + 1, device));
+      BELLJAR_CHECK(tree(inner.get(), depth + 1, mount));
     }
     change(found.get(), about);
     return {};
@@ -147,7 +158,10 @@ Outcome<Finding> hand_over(int directory, uid_t uid, gid_t gid, const OtherOwner
   if (work.is_anothers(about))
     return refuse(Code::kRefused, "the workspace is that of uid " + std::to_string(about.st_uid) +
                                       ", a live session's");
-  BELLJAR_CHECK(work.tree(directory, 0, about.st_dev));
+  const std::optional<std::uint64_t> mount = mount_of(directory);
+  if (!mount)
+    return refuse(Code::kRefused, "the kernel does not tell mounts apart (statx, Linux 5.8)");
+  BELLJAR_CHECK(work.tree(directory, 0, *mount));
   if (fchown(directory, uid, gid) != 0) return call_failed(errno, "chown the workspace");
   return Finding{work.json(), {}};
 }

@@ -102,9 +102,10 @@ void Service::serve(std::uint64_t id, const Claim& order, Descriptors) {
 }
 
 void Service::serve(std::uint64_t id, const Gone&, Descriptors) {
+  constexpr std::size_t kMost = 256;  // A message has its bound; the next answer has the rest.
   Json names = Json::array();
   for (const auto& [name, adopted] : adopted_)
-    if (adopted.gone()) names.push_back(name);
+    if (names.size() < kMost && adopted.gone()) names.push_back(name);
   reply(id, Json{{"ok", {{"workspaces", std::move(names)}}}}.dump());
 }
 

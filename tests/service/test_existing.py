@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -14,15 +15,15 @@ class Existing(ServiceTest):
     def setUp(self):
         super().setUp()
         self.roots = pathlib.Path(self.make_directory("roots", mode=0o755))
-        self.run = self.roots / "run-1"
-        self.run.mkdir()
-        (self.run / "src").mkdir()
-        (self.run / "src/main.c").write_text("int main;")
+        self.work = self.roots / "run-1"
+        self.work.mkdir()
+        (self.work / "src").mkdir()
+        (self.work / "src/main.c").write_text("int main;")
         self.service = self.start_service("--workspace-root", self.roots)
         self.service.prepare("w", {})
 
     def adopt(self, path=None, owner="chown"):
-        return self.service.ask("adopt", workspace="w", path=str(path or self.run), owner=owner)
+        return self.service.ask("adopt", workspace="w", path=str(path or self.work), owner=owner)
 
     def refused(self, path, owner="chown", name="w"):
         return self.service.refusal("adopt", workspace=name, path=str(path), owner=owner)
@@ -39,12 +40,12 @@ class HandedOver(Existing):
         self.adopt()
         record, out = self.run_session(f"pwd; cat src/main.c; echo; echo made > made.txt; echo $HOME; touch $HOME/x; ls -A {self.roots}")
         self.assertEqual(record["cause"], "exited", record)
-        self.assertEqual(out.splitlines(), [str(self.run), "int main;", str(self.service.root / "w"), "run-1"])
-        made = (self.run / "made.txt").stat()
+        self.assertEqual(out.splitlines(), [str(self.work), "int main;", str(self.service.root / "w"), "run-1"])
+        made = (self.work / "made.txt").stat()
         self.assertEqual((made.st_uid, made.st_mode & 0o777), (self.service.uid, 0o644), "others can read what it makes")
         self.assertEqual(self.service.read("made.txt"), b"made\n", "file work is in the directory, not in the home")
         self.service.ask("remove", workspace="w")
-        self.assertTrue((self.run / "src/main.c").exists(), "it is its owner's")
+        self.assertTrue((self.work / "src/main.c").exists(), "it is its owner's")
         self.assertFalse((self.service.root / "w").exists())
 
     @as_root
@@ -52,38 +53,53 @@ class HandedOver(Existing):
     def test_what_is_no_plain_file_of_its_own_stays_whose_it_was(self):
         outside = self.dir / "outside"
         outside.write_text("x")
-        (self.run / "link").symlink_to(outside)
-        os.link(outside, self.run / "hard")
-        (self.run / "setuid").write_text("x")
-        os.chmod(self.run / "setuid", 0o4755)
-        os.mkfifo(self.run / "fifo")
-        os.mknod(self.run / "device", 0o20600, os.makedev(1, 3))
+        (self.work / "link").symlink_to(outside)
+        os.link(outside, self.work / "hard")
+        (self.work / "setuid").write_text("x")
+        os.chmod(self.work / "setuid", 0o4755)
+        os.mkfifo(self.work / "fifo")
+        os.mknod(self.work / "device", 0o20600, os.makedev(1, 3))
         self.adopt()
         self.assertEqual(outside.stat().st_uid, 0)
         for name in ("hard", "setuid", "fifo", "device"):
-            self.assertEqual((self.run / name).lstat().st_uid, 0, name)
+            self.assertEqual((self.work / name).lstat().st_uid, 0, name)
         for name in ("", "src", "src/main.c"):
-            self.assertEqual((self.run / name).stat().st_uid, self.service.uid, name)
+            self.assertEqual((self.work / name).stat().st_uid, self.service.uid, name)
+
+    @as_root
+    @callers("root", "five")
+    def test_no_mount_is_crossed_also_where_it_is_of_the_same_file_system(self):
+        theirs = self.roots / "theirs"
+        theirs.mkdir()
+        (theirs / "file").write_text("x")
+        (self.work / "mounted").mkdir()
+        (self.work / "bound").write_text("")
+        for source, target in ((theirs, self.work / "mounted"), (theirs / "file", self.work / "bound")):
+            subprocess.run(["mount", "--bind", source, target], check=True)
+            self.addCleanup(subprocess.run, ["umount", target], check=True)
+        self.adopt()
+        self.assertEqual((self.work / "src/main.c").stat().st_uid, self.service.uid)
+        self.assertEqual([path.stat().st_uid for path in (theirs, theirs / "file")], [0, 0])
 
     @as_root
     @callers("root", "five")
     def test_what_is_added_later_is_claimed(self):
         self.adopt()
-        (self.run / "later").mkdir()
-        (self.run / "later/new.txt").write_text("new")
+        (self.work / "later").mkdir()
+        (self.work / "later/new.txt").write_text("new")
         self.assertEqual(self.service.ask("claim", workspace="w"), {"changed": 2, "left_out": 0})
-        self.assertEqual((self.run / "later/new.txt").stat().st_uid, self.service.uid)
+        self.assertEqual((self.work / "later/new.txt").stat().st_uid, self.service.uid)
 
     @as_root
     @callers("root", "five")
     def test_two_never_work_in_one_nor_in_one_inside_the_other(self):
         self.adopt()
         self.service.prepare("v", {}, uid=self.service.uid + 1)
-        for path in (self.run, self.run / "src", self.roots):
+        for path in (self.work, self.work / "src", self.roots):
             self.assertEqual(self.refused(path, name="v")["code"], "exists", path)
-        self.assertEqual(self.refused(self.run)["code"], "exists")
+        self.assertEqual(self.refused(self.work)["code"], "exists")
         self.service.ask("remove", workspace="w")
-        self.service.ask("adopt", workspace="v", path=str(self.run), owner="chown")
+        self.service.ask("adopt", workspace="v", path=str(self.work), owner="chown")
 
 
 class Refused(Existing):
@@ -92,7 +108,7 @@ class Refused(Existing):
             self.assertIn(self.refused(path, "keep")["code"], ("refused", "invalid"), path)
 
     def test_no_link_on_the_way_or_at_the_end(self):
-        (self.roots / "link").symlink_to(self.run)
+        (self.roots / "link").symlink_to(self.work)
         (self.roots / "out").symlink_to("/etc")
         for name in ("link", "out", "link/src"):
             self.assertIn(self.refused(self.roots / name, "keep")["code"], ("refused", "system", "not_found", "denied"), name)
@@ -105,15 +121,15 @@ class Refused(Existing):
     @as_root
     @callers("root", "five")
     def test_to_keep_an_owner_it_has_to_be_the_sessions(self):
-        self.assertIn("belongs to uid 0", self.refused(self.run, "keep")["message"])
-        self.assertEqual((self.run / "src").stat().st_uid, 0)
-        os.chown(self.run, self.service.uid, self.service.uid)
+        self.assertIn("belongs to uid 0", self.refused(self.work, "keep")["message"])
+        self.assertEqual((self.work / "src").stat().st_uid, 0)
+        os.chown(self.work, self.service.uid, self.service.uid)
         self.adopt(owner="keep")
 
     def test_without_a_root_of_the_operators_there_is_none(self):
         service = self.start_service(root=self.dir / "other", base=POOL_BASE + 8)
         service.prepare("w", {}, uid=POOL_BASE + 8 if self.privileged else None)
-        self.assertIn("--workspace-root", service.refusal("adopt", workspace="w", path=str(self.run), owner="keep")["message"])
+        self.assertIn("--workspace-root", service.refusal("adopt", workspace="w", path=str(self.work), owner="keep")["message"])
 
 
 class Gone(Existing):
@@ -122,7 +138,7 @@ class Gone(Existing):
     def test_one_that_is_removed_is_told(self):
         self.adopt()
         self.assertEqual(self.service.ask("gone"), {"workspaces": []})
-        os.rename(self.run, self.roots / "elsewhere")
+        os.rename(self.work, self.roots / "elsewhere")
         self.assertEqual(self.service.ask("gone"), {"workspaces": []})
         for path in sorted((self.roots / "elsewhere").rglob("*"), reverse=True):
             path.rmdir() if path.is_dir() else path.unlink()
