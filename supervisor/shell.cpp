@@ -74,8 +74,11 @@ Outcome<UniqueFd> memory_file(std::string_view text) {
   return file;
 }
 
+/// What bash has written behind `from`: its offset is that of this descriptor too.
 std::string report_in(const UniqueFd& file, std::size_t from) {
-  std::string text(kMostReport, '\0');
+  const off_t end = ::lseek(file.get(), 0, SEEK_CUR);
+  if (end <= static_cast<off_t>(from)) return {};
+  std::string text(std::min(static_cast<std::size_t>(end) - from, kMostReport), '\0');
   const ssize_t size = ::pread(file.get(), text.data(), text.size(), static_cast<off_t>(from));
   text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
   return text;
@@ -145,7 +148,7 @@ std::string Shell::preparation(const Session& session, const ShellCommand& comma
     text += " 2>/dev/null\n" + exports_ + "\n[[ $PWD -ef . ]] || builtin cd -P .\n";
   }
   for (const auto& [name, value] : command.process.environment)
-    if (is_name(name)) text += "builtin export " + name + '=' + shell_quoted(value) + '\n';
+    text += "builtin export " + name + '=' + shell_quoted(value) + '\n';
   return text;
 }
 
@@ -191,6 +194,14 @@ Awaitable<Outcome<ShellResult>> Shell::run(std::shared_ptr<Session> session, She
                                              " is busy, and " + std::to_string(kMostWaiting) +
                                              " commands wait already");
     turn.emplace(*std::move(taken));
+  }
+  for (const auto& [name, value] : command.process.environment) {
+    if (is_name(name)) continue;
+    Outcome<ShellResult> refused =
+        refuse(Code::kInvalid,
+               "bash exports letters, digits and _ alone: \"" + name + "\" is no name for it");
+    refused.error().error.where = "/env";
+    co_return refused;
   }
   const bool moved = !command.process.directory.empty();
   std::string input = preparation(*session, command);

@@ -64,7 +64,7 @@ Awaitable<Response> run_command(const V1Context& context, Request& request) {
   co_return json_response(200, answer_json(request, *result));
 }
 
-/// Those that its processes were given; others are not the shell's.
+/// Of the session's processes those that are the shell's.
 Awaitable<Response> list_commands(const V1Context& context, Request& request) {
   const auto session = context.session(request);
   if (!session) co_return context.no_session(request);

@@ -69,6 +69,21 @@ TEST_CASE("a variable that is unset stays so, also one that the policy has set")
         "none none 2\n0\n");
 }
 
+TEST_CASE("a variable that bash cannot export is refused, not left out") {
+  RealShell shell;
+  ShellCommand wanted;
+  wanted.text = "true";
+  wanted.process.environment["my-variable"] = "1";
+  const auto refused = shell.run(shell.session->run_in_shell(std::move(wanted)));
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code == Code::kInvalid);
+  CHECK(refused.error().error.where == "/env");
+  ShellCommand good;
+  good.text = "echo $A_1";
+  good.process.environment["A_1"] = "it's \"here\"";
+  CHECK(RealShell::out(shell.command(std::move(good))) == "it's \"here\"\n");
+}
+
 TEST_CASE("exit keeps the state, and its code is the command's") {
   RealShell shell;
   const ShellResult left = shell.command("mkdir d; cd d; export X=5; exit 7");
