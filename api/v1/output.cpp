@@ -182,6 +182,10 @@ Awaitable<bool> Telling::tell_what_comes() {
       show(next);
       if (lines_.pending() < kPiece) continue;
     } else if (!wish_.follow) {
+      if (process_->end_record()) {  // What it has left behind may go on writing all the same.
+        const bool told = co_await tell_end();
+        co_return told;
+      }
       heartbeat();
       co_return co_await lines_.flush();
     }

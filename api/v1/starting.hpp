@@ -11,11 +11,11 @@ namespace belljar::api {
 
 using Start = Awaitable<Response> (*)(const V1Context& context, Request& request);
 
-/// Adds an operation that `start` answers: within the client's rate, and, for requests with the
-/// same Idempotency-Key, once.
 /// Adds an operation that `answer` answers.
 void add_answer(Router& router, const V1Context& context, Operation operation, Start answer);
 
+/// The same of one that starts something: within the client's rate, and, for requests with the same
+/// Idempotency-Key, once.
 void add_start(Router& router, const V1Context& context, Operation operation, Start start);
 
 /// Whether nobody will ever hear what `request` came to: its client has hung up, and has no key to

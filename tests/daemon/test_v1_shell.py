@@ -73,6 +73,24 @@ class Shell(ShellTest):
         self.assertEqual(v1.expect(200, "GET", process)["state"], "ended")
 
     @as_shipped
+    def test_a_command_that_left_a_writer_behind_has_an_end_and_what_it_leaves_is_kept(self):
+        v1 = self.v1()
+        session = self.shell_session(v1)
+        done = self.run_in(v1, session, "(while :; do echo tick; sleep 0.05; done) & echo up")
+        process = f"{session}/processes/{done['process']['id']}"
+        lines = [json.loads(line) for line in v1.call("GET", process + "/output").body.splitlines()]
+        self.assertEqual((lines[-1]["type"], lines[-1]["exit_code"]), ("end", 0))
+        then = v1.expect(200, "GET", process)["offsets"]["stdout"]
+        self.assertTrue(wait_until(lambda: v1.expect(200, "GET", process)["offsets"]["stdout"] > then))
+
+    @as_shipped
+    def test_a_variable_that_bash_cannot_export_is_refused(self):
+        v1 = self.v1()
+        session = self.shell_session(v1)
+        problem = v1.problem(422, "invalid", "POST", session + "/shell/commands", {"shell": "true", "env": {"my-variable": "1"}})
+        self.assertEqual(pointers(problem), {"/env"})
+
+    @as_shipped
     def test_one_command_is_cancelled_and_its_session_goes_on(self):
         v1 = self.v1()
         session = self.shell_session(v1)
