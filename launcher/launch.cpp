@@ -1160,28 +1160,4 @@ Record launch(const Plan& plan, const policy::Policy& policy, const Host& host,
   return Launcher(plan, policy, host, events, attendant).run();
 }
 
-namespace {
-
-/// Rules of what is reached hold in a private network alone: without one nothing starts.
-bool may_share_instead(const Record& record, const policy::Policy& policy) {
-  return policy.network.mode == policy::NetworkMode::kPrivate &&
-         policy.network.enforce == policy::Enforce::kPrefer && !policy.network.has_rules() &&
-         record.cause == Cause::kSetup && record.setup && record.setup->control == kNetwork.name;
-}
-
-}  // namespace
-
-Record launch_preferring(const Plan& plan, const policy::Policy& policy, const Host& host,
-                         const Command& command, const Events& events, Attendant* attendant) {
-  Record record = launch(plan, policy, host, events, attendant);
-  if (!may_share_instead(record, policy)) return record;
-  Host sharing = host;
-  sharing.no_private_network =
-      "the host's network in place of a private one: " + record.setup->reason;
-  if (!record.setup->remedy.empty()) *sharing.no_private_network += "; " + record.setup->remedy;
-  const Result<Plan> other = build_plan(policy, sharing, command);
-  return other ? launch(*other, policy, sharing, events, attendant)
-               : refused_record(policy, other.error());
-}
-
 }  // namespace belljar::launcher
