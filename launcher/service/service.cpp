@@ -23,11 +23,11 @@
 
 #include "launcher/facts.hpp"
 #include "launcher/findings.hpp"
+#include "launcher/process_tree.hpp"
 #include "launcher/selftest.hpp"
 #include "launcher/service/archive.hpp"
 #include "launcher/service/file_work.hpp"
 #include "launcher/service/helper_process.hpp"
-#include "launcher/service/process_tree.hpp"
 #include "launcher/service/sweep.hpp"
 #include "launcher/test_ground.hpp"
 #include "policy/quote.hpp"

@@ -19,10 +19,10 @@
 #include <vector>
 
 #include "launcher/failure.hpp"
+#include "launcher/process_tree.hpp"
 #include "launcher/record.hpp"
 #include "launcher/service/bare_command.hpp"
 #include "launcher/service/further_command.hpp"
-#include "launcher/service/process_tree.hpp"
 #include "launcher/service/session_channel.hpp"
 
 namespace belljar::service {

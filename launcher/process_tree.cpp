@@ -1,4 +1,4 @@
-#include "launcher/service/process_tree.hpp"
+#include "launcher/process_tree.hpp"
 
 #include <dirent.h>
 #include <fcntl.h>
