@@ -11,10 +11,12 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <ctime>
 #include <sstream>
 #include <vector>
 
 #include "launcher/network/rules.hpp"
+#include "launcher/process_tree.hpp"
 #include "launcher/record.hpp"
 #include "launcher/sys/raw.hpp"
 
@@ -22,6 +24,9 @@ namespace belljar::network {
 namespace {
 
 using sys::UniqueFd;
+
+/// Milliseconds for what pasta leaves, which has been killed, to be gone.
+constexpr int kMostPauses = 1000;
 
 /// BELLJAR_PASTA names another one: for tests, and for a pasta that is installed elsewhere.
 Result<std::string> find_program() {
@@ -91,6 +96,9 @@ Status Pasta::start(int user, int net) {
     return sys_failure(errno, "make a pipe for pasta's words");
   words_ = UniqueFd(ends[0]);
   const UniqueFd said(ends[1]);
+  // It works through copies of itself, which outlive it by a moment and come here then.
+  if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
+    return sys_failure(errno, "become a reaper of what pasta leaves");
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) become_pasta(words, user, net, said.get(), parent);
@@ -143,6 +151,14 @@ void Pasta::end() {
   kill(pid_, SIGKILL);
   waitpid(pid_, nullptr, 0);
   pid_ = 0;
+  constexpr timespec kPause{0, 1'000'000};
+  for (int tries = 0; tries < kMostPauses; ++tries) {
+    launcher::signal_descendants(getpid(), SIGKILL);
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    if (waitpid(-1, nullptr, WNOHANG) < 0) return;
+    nanosleep(&kPause, nullptr);
+  }
 }
 
 }  // namespace belljar::network

@@ -10,7 +10,8 @@
 
 namespace belljar::network {
 
-/// A running pasta, as a child of the caller's that dies with it.
+/// A running pasta, as a child of the caller's that dies with it. The caller has no other children,
+/// and becomes the reaper of whatever pasta leaves.
 class Pasta {
  public:
   Pasta() = default;
@@ -35,6 +36,7 @@ class Pasta {
   /// What it has said, in one line.
   [[nodiscard]] std::string said() const;
 
+  /// It and all that it has made are gone when this returns.
   void end();
 
  private:

@@ -132,6 +132,15 @@ class End(PrivateNetworkTest):
         self.assertEqual(self.pastas(), [])
 
     @back_ends("modern")
+    def test_what_pasta_leaves_ends_with_the_network_too(self):
+        """The real one works through copies of itself, which outlive it by a moment."""
+        leaves = "setsid tail -f /dev/null > /dev/null 2>&1 & (setsid tail -f /dev/null &) > /dev/null 2>&1; "
+        for rest in ('exec /usr/bin/pasta "$@"', "sleep 0.2; exit 1"):
+            run = self.sandbox("true", env=self.stand_in(leaves + rest))
+            self.assertEqual(run.record["cause"], "exited" if "pasta" in rest else "setup", str(run))
+            self.assertEqual([one for one in descendants() if one[2] == "tail" and one[1] != "Z"], [])
+
+    @back_ends("modern")
     def test_a_pasta_that_is_killed_ends_the_command_and_the_record_says_so(self):
         run = self.running()
         os.kill(self.pastas()[0], signal.SIGKILL)
