@@ -431,12 +431,15 @@ class AtATerminal(CtlTest):
         os.kill(at.process.pid, signal.SIGWINCH)
         at.type(b"while [ \"$(stty size)\" != '22 77' ]; do sleep 0.05; done; echo is-$((1+1))-now\r")
         at.read_until("is-2-now")
-        # Ctrl-C is a key, and the shell's.
-        at.type(b"sleep 100; echo never-shown\r")
-        at.read_until("never-shown")
+        # Ctrl-C is a key, and the shell's. It comes while a command runs, and what is typed next when
+        # the shell asks for it: a terminal drops what it holds when that key arrives.
+        at.type(b"PS1='your-''turn '; sh -c 'echo st$((1+1))rted; exec sleep 100'; echo never-shown\r")
+        at.read_until("st2rted")
         at.type(CTRL_C)
+        at.read_until("^C")
+        self.assertNotIn(b"never-shown", at.read_until("your-turn "))
         at.type(b"echo $((6*7))and; exit 3\r")
-        self.assertIn(b"^C", at.read_until("42and"))
+        at.read_until("42and")
         self.assertEqual(at.wait(), 3)
         self.assertTrue(at.as_before)
 
