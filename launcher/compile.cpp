@@ -156,6 +156,7 @@ struct Lower {
     if (a.optional) made.b |= kBindOptional;
     if (a.if_reachable) made.b |= kBindIfReachable;
     if (a.may_create) made.b |= kBindMayCreate;
+    if (a.same_as >= 0) made.b |= kBindSameAs, made.c = static_cast<std::uint64_t>(a.same_as);
     if (a.mapped) made.c = static_cast<std::uint64_t>(1 + surroundings.mapped_tree);
     return made;
   }

@@ -26,6 +26,13 @@ const std::string* writable_source(const Step& step) {
   return root != nullptr && root->source && !(root->flags & kReadOnly) ? &*root->source : nullptr;
 }
 
+/// What was opened before the launch is measured, whatever has its name by now.
+sys::UniqueFd opened_before(const Step& step) {
+  const auto* bind = std::get_if<BindMount>(&step.action);
+  if (bind == nullptr || bind->same_as < 0) return {};
+  return sys::UniqueFd(fcntl(bind->same_as, F_DUPFD_CLOEXEC, 3));
+}
+
 }  // namespace
 
 DiskMeter::DiskMeter(const Plan& plan) {
@@ -33,13 +40,15 @@ DiskMeter::DiskMeter(const Plan& plan) {
     if (const auto* measure = std::get_if<MeasureDisk>(&step.action)) limit_ = measure->limit;
   if (!limit_) return;
   for (const Step& step : plan.steps)
-    if (const std::string* source = writable_source(step)) places_.push_back({*source, {}, {}});
+    if (const std::string* source = writable_source(step))
+      places_.push_back({*source, opened_before(step), {}});
 }
 
 Status DiskMeter::begin() {
   if (!limit_) return {};
   for (Place& place : places_) {
-    place.fd = sys::UniqueFd(open(place.path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+    if (!place.fd.valid())
+      place.fd = sys::UniqueFd(open(place.path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
     struct stat about {};
     // What is missing is the mount's own error, or optional.
     if (place.fd.valid() && fstat(place.fd.get(), &about) == 0)

@@ -182,6 +182,7 @@ struct Describe {
     if (a.target != a.source) text += " on " + a.target;
     text += flags_text(a.flags);
     if (a.mapped) text += ", with its owner mapped";
+    if (a.same_as >= 0) text += ", if it is the directory that was opened before";
     if (a.optional) text += a.if_reachable ? ", if it can be reached" : ", if it exists";
     return text;
   }

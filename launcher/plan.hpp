@@ -194,6 +194,7 @@ struct BindMount {
   bool if_reachable = false;  ///< Nor when the session's uid cannot reach it.
   bool may_create = false;    ///< The mount point lies in a tmpfs of ours and is made when absent.
   bool mapped = false;        ///< It is what MapOwner has made of `source`.
+  int same_as = -1;           ///< It has to be what this descriptor is on.
 };
 
 struct MountTmpfs {
@@ -450,6 +451,7 @@ struct Command {
   std::string directory;  ///< Empty: the workspace, or "/".
   bool explain_denials = false;
   bool stands_by = false;  ///< There is no argv; the sandbox waits for commands.
+  int workspace = -1;      ///< A descriptor of what the workspace has to be; -1: whatever is there.
 };
 
 /// The plan for `command` under `policy` on `host`. Errors name the policy path and the remedy.

@@ -659,8 +659,21 @@ int attach_mapped(Child& child, const Op& op) noexcept {
   return static_cast<int>(rc);
 }
 
+/// A descriptor of the caller's cannot be cloned from: it belongs to the mounts of another
+/// namespace. So what its path leads to is bound, if that is the same.
+int check_same(Child& child, const Op& op, int source) noexcept {
+  if ((op.b & kBindSameAs) == 0) return 0;
+  struct stat wanted, found;
+  long rc = raw(SYS_newfstatat, static_cast<int>(op.c), "", &wanted, AT_EMPTY_PATH);
+  if (rc >= 0) rc = raw(SYS_newfstatat, source, "", &found, AT_EMPTY_PATH);
+  raw(SYS_close, static_cast<int>(op.c));
+  if (rc < 0) return static_cast<int>(rc);
+  const bool same = wanted.st_dev == found.st_dev && wanted.st_ino == found.st_ino;
+  return same ? 0 : about(child, child.text(op.s0), -ESTALE);
+}
+
 int do_bind_mount(Child& child, const Op& op) noexcept {
-  if (op.c != 0) return attach_mapped(child, op);
+  if (op.c != 0 && (op.b & kBindSameAs) == 0) return attach_mapped(child, op);
   const char* target_path = child.text(op.s1);
   const int source = open_source(child, child.text(op.s0));
   if ((source == -ENOENT || source == -ENOTDIR) && (op.b & kBindOptional)) return 0;
@@ -670,6 +683,7 @@ int do_bind_mount(Child& child, const Op& op) noexcept {
       set_subject(child, Detail::kNone, child.text(op.s0));
     return source;
   }
+  if (const int same = check_same(child, op, source); same < 0) return same;
   int target = open_target(child, target_path);
   if (target == -ENOENT && (op.b & kBindMayCreate)) {
     struct stat about;

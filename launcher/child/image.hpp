@@ -60,6 +60,7 @@ enum BindOption : std::uint64_t {
   kBindOptional = 1,     ///< A missing source is passed over.
   kBindIfReachable = 2,  ///< So is one that may not be reached.
   kBindMayCreate = 4,    ///< A missing mount point is made.
+  kBindSameAs = 8,       ///< The source is what descriptor `c` is on, or it is refused.
 };
 
 struct Op {

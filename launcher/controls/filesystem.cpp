@@ -409,6 +409,7 @@ class FileSystemPlan {
     BindMount bind{workspace_, workspace_, kNoSuid | kNoDev, false, false, false, false};
     if (read_only_) bind.flags |= kReadOnly;
     bind.mapped = maps_owner_;
+    bind.same_as = builder_.command.workspace;
     if (maps_owner_) map_owner(bind);
     tree_.put(workspace_, {bind, "filesystem.workspace.path", false});
   }
@@ -416,7 +417,10 @@ class FileSystemPlan {
   /// Whether the owner of the workspace can be the session.
   Status check_owner() {
     const std::optional<SessionIds>& owner = builder_.host.workspace_owner;
-    const Obstacle obstacle = obstacle_to_mapping(builder_.host, builder_.ids);
+    Obstacle obstacle = obstacle_to_mapping(builder_.host, builder_.ids);
+    if (builder_.command.workspace >= 0)
+      obstacle = {"it was opened before, and what is mapped is found by its name",
+                  "hand the directory over to the session"};
     maps_owner_ = obstacle.what.empty() && owner && owner->uid != builder_.ids.uid;
     if (obstacle.what.empty()) return {};
     if (files_.workspace->enforce == policy::Enforce::kRequire)
@@ -649,6 +653,10 @@ std::string bind_remedy(const BindMount& bind, const std::string& subject, int e
     case ELOOP:
       return "links of /proc, which lead out of any root, are never followed; name what it points "
              "to";
+    case ESTALE:
+      if (bind.same_as < 0) return {};
+      return "another directory has had that name since this one was opened: leave its name alone "
+             "while a sandbox starts";
     case EROFS:
       return "the mount point would have to be made inside a read-only bind; make it on the host, "
              "or "

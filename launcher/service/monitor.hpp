@@ -15,7 +15,6 @@ struct SessionOrder {
   policy::Policy policy;                      ///< With the session's uid and workspace in it.
   launcher::Command command;                  ///< `stands_by` for a sandbox without one.
   std::optional<sys::TerminalSize> terminal;  ///< The command gets one, of this size.
-  int workspace = -1;  ///< A descriptor of what the workspace has to be; -1: whatever is there.
 };
 
 /// The calling process is a fork with one thread and nobody else's data; 0, 1 and 2 are the

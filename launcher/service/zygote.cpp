@@ -100,7 +100,7 @@ void serve_launch(const Inherited& inherited, const Launch& launch, const Unique
   order.policy = *std::move(policy);
   if (existing.valid()) {
     work_elsewhere(order.policy, own_workspace);
-    order.workspace = existing.get();
+    order.command.workspace = existing.get();
   }
   order.command.stands_by = !launch.argv;
   order.command.argv = launch.argv.value_or(std::vector<std::string>{});

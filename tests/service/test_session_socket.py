@@ -12,7 +12,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from harness import BUILD, SandboxTest, back_ends, callers, main
+from harness import BUILD, SandboxTest, back_ends, callers, environment, main
 
 ANSWER_S = 20
 
@@ -392,6 +392,25 @@ for listener in (tcp, local):
         self.assertEqual(session.run("true", process=3)[0]["exit_code"], 0)
         answer, _, _ = session.exec("true", process=3)
         self.assertEqual(answer["error"]["code"], "exists")
+
+    def test_what_was_opened_before_is_bound_and_nothing_else_that_has_its_name(self):
+        (self.work / "mine").write_text("")
+        other = self.make_directory("other", owner=self.uid)
+        (other / "theirs").write_text("")
+        changes = {"filesystem": {"workspace": {"path": str(other)}}, "limits": {"disk": "1MiB"}}
+        named = Session(self, self.policy(changes), ["ls", str(other)])
+        self.assertEqual(named.event("over")["record"]["exit_code"], 0)
+        self.assertIn("theirs", named.running.finish().out, "without a descriptor it is what the name leads to")
+        for path, bound in ((other, True), (self.work, False)):
+            session = Session(self, self.policy(changes), ["ls", str(other)], env=environment(WORKSPACE=str(path)))
+            record = session.event("over")["record"]
+            out = session.running.finish().out
+            if bound:
+                self.assertEqual((record["cause"], out), ("exited", "theirs\n"))
+                continue
+            self.assertEqual((record["cause"], record["setup"]["errno"], out), ("setup", "ESTALE", ""))
+            self.assertIn(str(other), record["setup"]["step"])
+            self.assertIn("another directory has had that name", record["setup"]["remedy"])
 
     def test_a_directory_is_no_stream(self):
         session = self.session()

@@ -1,4 +1,6 @@
 // A sandbox with a session socket, without the service: serve_session FD POLICY [ARGV...]
+#include <fcntl.h>
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -19,6 +21,8 @@ int main(int argc, char** argv) {
   order.policy = std::move(*policy);
   order.command.argv.assign(argv + 3, argv + argc);
   order.command.stands_by = argc == 3;
+  if (const char* opened = std::getenv("WORKSPACE"))
+    order.command.workspace = open(opened, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (std::getenv("TERMINAL") != nullptr) order.terminal = sys::TerminalSize{30, 100, 0, 0};
   service::serve_session(order, sys::UniqueFd(std::atoi(argv[1])));
   return 0;
