@@ -43,8 +43,7 @@ std::optional<std::uint64_t> mount_of(int fd) {
 
 class HandOver {
  public:
-  HandOver(uid_t uid, gid_t gid, const OtherOwners& others)
-      : uid_(uid), gid_(gid), others_(others) {}
+  HandOver(uid_t uid, gid_t gid) : uid_(uid), gid_(gid) {}
 
   Outcome<void> tree(int directory, int depth, std::uint64_t mount) {
     if (depth > kDeepest)
@@ -69,11 +68,6 @@ class HandOver {
     ++(changed ? changed_ : left_out_);
   }
 
-  [[nodiscard]] bool is_anothers(const struct stat& about) const {
-    return about.st_uid != uid_ &&
-           std::find(others_.begin(), others_.end(), about.st_uid) != others_.end();
-  }
-
   [[nodiscard]] std::string json() const {
     return "{\"changed\":" + std::to_string(changed_) +
            ",\"left_out\":" + std::to_string(left_out_) + "}";
@@ -87,7 +81,7 @@ class HandOver {
     const bool plain =
         S_ISREG(about.st_mode) && about.st_nlink == 1 && (about.st_mode & (S_ISUID | S_ISGID)) == 0;
     const bool taken = S_ISDIR(about.st_mode) || S_ISLNK(about.st_mode) || plain;
-    if (mount_of(found.get()) != mount || !taken || is_anothers(about)) {
+    if (mount_of(found.get()) != mount || !taken) {
       ++left_out_;
       return {};
     }
@@ -109,7 +103,6 @@ class HandOver {
 
   uid_t uid_;
   gid_t gid_;
-  const OtherOwners& others_;
   std::uint64_t entries_ = 0, changed_ = 0, left_out_ = 0;
 };
 
@@ -151,13 +144,10 @@ Outcome<ExistingWorkspace> open_below(const std::vector<std::string>& roots,
   return opened;
 }
 
-Outcome<Finding> hand_over(int directory, uid_t uid, gid_t gid, const OtherOwners& others) {
+Outcome<Finding> hand_over(int directory, uid_t uid, gid_t gid) {
   struct stat about {};
   if (fstat(directory, &about) != 0) return call_failed(errno, "look at the workspace");
-  HandOver work(uid, gid, others);
-  if (work.is_anothers(about))
-    return refuse(Code::kRefused, "the workspace is that of uid " + std::to_string(about.st_uid) +
-                                      ", a live session's");
+  HandOver work(uid, gid);
   const std::optional<std::uint64_t> mount = mount_of(directory);
   if (!mount)
     return refuse(Code::kRefused, "the kernel does not tell mounts apart (statx, Linux 5.8)");

@@ -29,15 +29,11 @@ struct ExistingWorkspace {
 [[nodiscard]] Outcome<ExistingWorkspace> open_below(const std::vector<std::string>& roots,
                                                     const std::string& path);
 
-/// What may not be handed over to a session, because it is a live one's.
-using OtherOwners = std::vector<uid_t>;
-
 /// Gives `directory` and what is in it to `uid` and `gid`: {"changed": n, "left_out": n}. Follows
 /// no link and crosses no mount; leaves out files with a second name, setuid and setgid files,
-/// devices, FIFOs, sockets, and whatever belongs to one of `others`. Runs in a helper that has
-/// given up all but CHOWN and DAC_OVERRIDE (`keep_for_chown`).
-[[nodiscard]] Outcome<Finding> hand_over(int directory, uid_t uid, gid_t gid,
-                                         const OtherOwners& others);
+/// devices, FIFOs and sockets. Runs in a helper that has given up all but CHOWN and DAC_OVERRIDE
+/// (`keep_for_chown`).
+[[nodiscard]] Outcome<Finding> hand_over(int directory, uid_t uid, gid_t gid);
 
 /// Keeps CHOWN and DAC_OVERRIDE alone, for good. Ends the process when it cannot.
 void keep_for_chown();

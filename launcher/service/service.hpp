@@ -100,7 +100,7 @@ class Service {
   [[nodiscard]] Outcome<void> check_adoption(const std::string& name,
                                              const ExistingWorkspace& wanted, uid_t uid,
                                              bool chown) const;
-  [[nodiscard]] Outcome<void> hand_over_to(const std::string& name, int directory, uid_t uid,
+  [[nodiscard]] Outcome<void> hand_over_to(int directory, uid_t uid,
                                            std::function<void(Answer)> done);
   [[nodiscard]] Outcome<OpenedWorkspace> make_workspace(const Prepare& order);
   /// A job in the workspace, under its session's uid: `work(directory, owner)`.

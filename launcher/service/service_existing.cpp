@@ -46,18 +46,14 @@ Outcome<void> Service::check_adoption(const std::string& name, const ExistingWor
   return {};
 }
 
-Outcome<void> Service::hand_over_to(const std::string& name, int directory, uid_t uid,
-                                    std::function<void(Answer)> done) {
+Outcome<void> Service::hand_over_to(int directory, uid_t uid, std::function<void(Answer)> done) {
   Job job;
-  OtherOwners others;
-  for (const auto& [owner, workspace] : workspace_of_)
-    if (workspace != name) others.push_back(owner);
   sys::UniqueFd held(fcntl(directory, F_DUPFD_CLOEXEC, 3));
   if (!held.valid()) return call_failed(errno, "duplicate a descriptor");
   job.kept = {held.get()};
-  job.work = [fd = held.get(), uid, gid = pool_.group_of(uid), others = std::move(others)] {
+  job.work = [fd = held.get(), uid, gid = pool_.group_of(uid)] {
     keep_for_chown();
-    return hand_over(fd, uid, gid, others);
+    return hand_over(fd, uid, gid);
   };
   job.owned.push_back(std::move(held));
   job.done = std::move(done);
@@ -82,7 +78,7 @@ void Service::serve(std::uint64_t id, const Adopt& order, Descriptors) {
     if (!handed.ok) adopted_.erase(name);
     reply(id, handed.ok ? answer : handed.body);
   };
-  const Outcome<void> asked = hand_over_to(order.workspace, directory, uid, done);
+  const Outcome<void> asked = hand_over_to(directory, uid, done);
   if (asked) return;
   adopted_.erase(order.workspace);
   reply(id, asked.error());
@@ -96,8 +92,7 @@ void Service::serve(std::uint64_t id, const Claim& order, Descriptors) {
     return reply(id, Fault{Code::kInvalid, "the session works in no directory of the caller's", 0});
   if (!pool_.privileged) return reply(id, std::string(R"({"ok":{"changed":0,"left_out":0}})"));
   const auto done = [this, id](Answer handed) { reply(id, std::move(handed.body)); };
-  const Outcome<void> asked =
-      hand_over_to(order.workspace, adopted->second.directory.get(), home->owner, done);
+  const Outcome<void> asked = hand_over_to(adopted->second.directory.get(), home->owner, done);
   if (!asked) reply(id, asked.error());
 }
 

@@ -1,13 +1,17 @@
 """Workspaces that are not the service's: opened once below the operator's roots, handed over without following anything."""
 
+import ctypes
 import os
 import pathlib
+import select
 import subprocess
 import sys
+import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from client import POOL_BASE, ServiceTest
-from harness import as_root, callers, main
+from adversarial.case import rounds
+from harness import as_root, back_ends, callers, main
 from test_launch import Session
 
 
@@ -30,7 +34,9 @@ class Existing(ServiceTest):
 
     def run_session(self, script, policy="builtin:shell@1"):
         session = Session(self.service, ["sh", "-c", script], policy=policy, settings=["network.mode=none"])
-        return session.over(), session.read()
+        record = session.over()
+        select.select([session.monitor], [], [])  # Then its uid and workspace are free.
+        return record, session.read()
 
 
 class HandedOver(Existing):
@@ -100,6 +106,61 @@ class HandedOver(Existing):
         self.assertEqual(self.refused(self.work)["code"], "exists")
         self.service.ask("remove", workspace="w")
         self.service.ask("adopt", workspace="v", path=str(self.work), owner="chown")
+
+
+class Exchanged(Existing):
+    """The directory's name is another's while sessions start in it: what was opened counts."""
+
+    def setUp(self):
+        super().setUp()
+        (self.work / "mine").write_text("")
+        self.other = self.roots / "other"
+        self.other.mkdir()
+        (self.other / "theirs").write_text("")
+        os.chown(self.other, self.service.uid, self.service.uid)
+        (self.roots / "link").symlink_to(self.other)
+
+    def swap(self, stop):
+        libc, work = ctypes.CDLL(None), str(self.work).encode()
+        names = [str(self.roots / name).encode() for name in ("other", "link")]
+        while not stop.is_set():
+            for name in names * 50:
+                libc.renameat2(-100, work, -100, name, 2)  # RENAME_EXCHANGE
+                libc.renameat2(-100, work, -100, name, 2)
+
+    def while_swapping(self, function):
+        stop = threading.Event()
+        swapper = threading.Thread(target=self.swap, args=(stop,))
+        swapper.start()
+        try:
+            return function()
+        finally:
+            stop.set()
+            swapper.join()
+
+    @as_root
+    @callers("root", "five")
+    def test_never_is_another_directory_inside(self):
+        self.adopt()
+        seen = self.while_swapping(lambda: [self.run_session("ls") for _ in range(rounds(20, 300))])
+        for record, out in seen:
+            if record["cause"] == "setup":
+                self.assertEqual(out, "", record)
+            else:
+                self.assertEqual(out, "mine\nsrc\n", record)
+        self.assertEqual(self.run_session("ls")[1], "mine\nsrc\n", "it is the same when nobody interferes")
+
+    @as_root
+    @callers("root")
+    @back_ends("modern")
+    def test_a_bind_by_name_alone_does_have_the_other_inside(self):
+        """What the test above would miss if sessions went by the name."""
+        policy = self.policy({"identity": {"uid": self.service.uid, "gid": self.service.uid},
+                              "filesystem": {"workspace": {"path": str(self.work)}}})
+        def until_seen():
+            while self.sandbox("ls", policy=policy).out != "theirs\n":
+                pass
+        self.while_swapping(until_seen)
 
 
 class Refused(Existing):
