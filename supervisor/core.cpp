@@ -122,12 +122,13 @@ Outcome<void> Core::admits(const std::string& client, bool one_shot) const {
   for (const std::shared_ptr<SessionImpl>& session : sessions_) {
     if (session->state() == Session::State::kEnded) continue;
     runs += session->one_shot();
-    of_client += session->client() == client;
+    // Each kind for itself, so that a run can stand in for a session that is refused.
+    of_client += session->client() == client && session->one_shot() == one_shot;
   }
   if (config.sessions_of_a_client > 0 && of_client >= config.sessions_of_a_client)
     return with_limit<void>(
         refuse(Code::kQuota, "client \"" + client + "\" has " + std::to_string(of_client) +
-                                 " sessions, which is its share"),
+                                 (one_shot ? " runs" : " sessions") + ", which is its share"),
         config.sessions_of_a_client);
   if (one_shot && runs >= config.max_runs)
     return with_limit<void>(

@@ -118,7 +118,8 @@ class Session;
 
 /// A command of a session's shell.
 struct ShellCommand {
-  std::string text;  ///< As typed: any number of lines.
+  std::string text;                  ///< As typed: any number of lines.
+  std::optional<std::string> state;  ///< A ShellResult's: the shell goes on from there.
   /// How it is run: `argv` is not looked at; variables are exported, and stay; a `directory` is for
   /// this command alone.
   ProcessSpec process;
@@ -130,6 +131,7 @@ struct ShellResult {
   std::shared_ptr<Process> process;
   std::string directory;           ///< Where the next command begins.
   std::vector<std::string> notes;  ///< What was not as the command would expect, in words.
+  std::string state;               ///< Directory and variables, for another shell to go on from.
 };
 
 /// One command of a session. Held by the session; whoever else holds one may ask it anything at any

@@ -86,7 +86,7 @@ SessionImpl::SessionImpl(std::shared_ptr<Core> core, SessionSpec spec, Lease lea
       created_(core_->clock->now()),
       last_use_(created_),
       created_wall_(core_->clock->wall()),
-      shell_(core_->executor, core_->clock),
+      shell_(core_->executor, core_->clock, core_->facts.sessions_root + "/" + spec_.id),
       changed_(core_->executor, core_->clock) {
   spec_.complete = nullptr;
   expires_ =

@@ -56,6 +56,25 @@ std::size_t variables_in(std::string_view exports) {
   return count;
 }
 
+std::vector<std::string> split_at_nul(std::string_view text) {
+  std::vector<std::string> fields;
+  for (std::size_t from = 0; from <= text.size();) {
+    const std::size_t to = std::min(text.find('\0', from), text.size());
+    fields.emplace_back(text.substr(from, to - from));
+    from = to + 1;
+  }
+  return fields;
+}
+
+std::string with_replaced(std::string text, const std::string& before, const std::string& now) {
+  if (before.empty() || before == now) return text;
+  for (std::size_t at = text.find(before); at != std::string::npos; at = text.find(before, at)) {
+    text.replace(at, before.size(), now);
+    at += now.size();
+  }
+  return text;
+}
+
 bool is_inside(std::string_view directory, std::string_view workspace) {
   return directory == workspace ||
          (directory.starts_with(workspace) && directory.substr(workspace.size()).starts_with('/'));
@@ -130,8 +149,10 @@ ShellReport parse_shell_report(std::string_view text) {
   return report;
 }
 
-Shell::Shell(const asio::any_io_executor& executor, std::shared_ptr<Clock> clock)
-    : queue_(executor, std::move(clock), 1, kMostWaiting) {}
+Shell::Shell(const asio::any_io_executor& executor, std::shared_ptr<Clock> clock,
+             std::string own_directory)
+    : queue_(executor, std::move(clock), 1, kMostWaiting),
+      own_directory_(std::move(own_directory)) {}
 
 std::string Shell::preparation(const Session& session, const ShellCommand& command) const {
   const std::string& where = command.process.directory;
@@ -183,6 +204,35 @@ void Shell::adopt(const Session& session, const ShellReport& report, bool moved,
     exports_ = *report.exports;
 }
 
+/// It comes from a client, who may run any command inside, and nothing else: what is in it goes to
+/// bash alone. Another session's directory and port give way to those of this one.
+Outcome<void> Shell::go_on_from(const std::string& state, std::uint16_t port) {
+  const std::vector<std::string> fields = split_at_nul(state);
+  if (fields.size() != 4 || state.size() > 2 * kMostState ||
+      (!fields[1].empty() && fields[1][0] != '/')) {
+    Outcome<void> refused = refuse(Code::kInvalid, "this is no state that an answer had");
+    refused.error().error.where = "/state";
+    return refused;
+  }
+  const std::string& before = fields[0];
+  directory_.reset();
+  if (!fields[1].empty()) directory_ = with_replaced(fields[1], before, own_directory_);
+  first_names_.reset();
+  if (!fields[2].empty()) first_names_ = names_in(fields[2]);
+  exports_ = with_replaced(fields[3], before, own_directory_);
+  if (before != own_directory_ && exports_.find(" BELLJAR_PORT=") != std::string::npos)
+    exports_ += "\nbuiltin export BELLJAR_PORT=" + std::to_string(port);
+  return {};
+}
+
+/// The session's directory, the shell's or nothing, the first names line by line, and the exports.
+std::string Shell::state() const {
+  std::string text = own_directory_ + '\0' + directory_.value_or("") + '\0';
+  for (const std::string& name : first_names_.value_or(std::vector<std::string>()))
+    text += name + '\n';
+  return text + '\0' + exports_;
+}
+
 Awaitable<Outcome<ShellResult>> Shell::run(std::shared_ptr<Session> session, ShellCommand command) {
   // Whoever runs in the background runs beside the others: he begins where they are, and what he
   // does to directory and variables is his own.
@@ -202,6 +252,10 @@ Awaitable<Outcome<ShellResult>> Shell::run(std::shared_ptr<Session> session, She
                "bash exports letters, digits and _ alone: \"" + name + "\" is no name for it");
     refused.error().error.where = "/env";
     co_return refused;
+  }
+  if (command.state) {
+    const Outcome<void> gone_on = go_on_from(*command.state, session->port());
+    BELLJAR_CO_TRY(gone_on);
   }
   const bool moved = !command.process.directory.empty();
   std::string input = preparation(*session, command);
@@ -231,6 +285,7 @@ Awaitable<Outcome<ShellResult>> Shell::run(std::shared_ptr<Session> session, She
   if (end && end->cause == "exited")
     adopt(*session, parse_shell_report(report_in(*file, input.size())), moved, result.notes);
   result.directory = directory_.value_or(session->workspace());
+  result.state = state();
   co_return result;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,7 +37,9 @@ class Shell {
   static constexpr std::size_t kMostVariables = 1000;
   static constexpr std::size_t kMostState = std::size_t{256} << 10;  ///< Bytes of `export -p`.
 
-  Shell(const asio::any_io_executor& executor, std::shared_ptr<Clock> clock);
+  /// `own_directory` is the session's alone, and named like no other's.
+  Shell(const asio::any_io_executor& executor, std::shared_ptr<Clock> clock,
+        std::string own_directory);
 
   /// See Session::run_in_shell. The session holds the shell.
   [[nodiscard]] Awaitable<Outcome<ShellResult>> run(std::shared_ptr<Session> session,
@@ -47,8 +50,11 @@ class Shell {
   [[nodiscard]] std::string preparation(const Session& session, const ShellCommand& command) const;
   void adopt(const Session& session, const ShellReport& report, bool moved,
              std::vector<std::string>& notes);
+  [[nodiscard]] Outcome<void> go_on_from(const std::string& state, std::uint16_t port);
+  [[nodiscard]] std::string state() const;
 
   StartQueue queue_;
+  std::string own_directory_;
   std::optional<std::string> directory_;  ///< Nothing: the workspace.
   std::optional<std::vector<std::string>> first_names_;
   std::string exports_;

@@ -161,6 +161,36 @@ TEST_CASE("a command's own directory does not move the shell") {
   CHECK(shell.says("pwd; echo $X") == root + "/a\nkept\n");
 }
 
+TEST_CASE("a state goes on in another session, and one that is none is refused") {
+  RealShell shell;
+  ShellCommand first;
+  first.text = "mkdir -p d; cd d; export A='1 2' P=$HOME/bin; unset LANG";
+  const ShellResult left = shell.command(std::move(first));
+  shell.command("cd ..; export A=3");
+  ShellCommand again;
+  again.text = "pwd; echo $A $P ${LANG-none}";
+  again.state = left.state;
+  const std::string root = shell.session->workspace();
+  CHECK(RealShell::out(shell.command(std::move(again))) ==
+        root + "/d\n1 2 " + root + "/bin none\n");
+  // As if it were of a session that had another directory.
+  ShellCommand moved;
+  moved.text = "pwd; echo $P";
+  moved.state = left.state;
+  for (std::size_t at = 0; (at = moved.state->find("/shell", at)) != std::string::npos;)
+    moved.state->replace(at, 6, "/earlier-one");
+  CHECK(RealShell::out(shell.command(std::move(moved))) == root + "/d\n" + root + "/bin\n");
+  for (const std::string& wrong :
+       {std::string("x"), std::string("\0\0", 2), std::string("\0x\0\0", 4)}) {
+    ShellCommand bad;
+    bad.text = "true";
+    bad.state = wrong;
+    const auto refused = shell.run(shell.session->run_in_shell(std::move(bad)));
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error().error.where == "/state");
+  }
+}
+
 TEST_CASE("more variables than are kept leave those before, and a note says so") {
   RealShell shell;
   shell.command("export X=before");

@@ -139,6 +139,21 @@ TEST_CASE("the session cap, the quota of a client and the bound of runs refuse, 
         std::string::npos);
 }
 
+TEST_CASE(
+    "a client's runs are counted apart from its sessions, so that one stands in for another") {
+  Config config;
+  config.sessions_of_a_client = 1;
+  World world(config);
+  (void)world.session("a");
+  CHECK(world.run(world.supervisor->create(world.spec("b"))).error().code == Code::kQuota);
+  SessionSpec spec = world.spec("b");
+  spec.one_shot = true;
+  CHECK(world.run(world.supervisor->create(std::move(spec))));
+  spec = world.spec("c");
+  spec.one_shot = true;
+  CHECK(world.run(world.supervisor->create(std::move(spec))).error().code == Code::kQuota);
+}
+
 TEST_CASE("a refusal by the caller's own hook gives the slot back at once and makes nothing") {
   World world;
   SessionSpec spec = world.spec("one");
