@@ -209,6 +209,7 @@ void Daemon::offer_v1() {
   V1Options options;
   options.settings = session_settings(settings());
   options.starts_a_minute = settings().starts_a_minute;
+  options.workspaces = !settings().workspace_roots.empty();
   v1_ = std::make_unique<V1Face>(supervisor_, self_test_, std::move(options));
   gate_.set_v1(v1_.get(), Hosts(settings().hosts, settings().listen));
 }

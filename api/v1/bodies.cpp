@@ -212,6 +212,37 @@ void read_limits(Members& members, std::vector<std::string>& settings) {
   limits->finish();
 }
 
+/// true, or an answer's.
+std::optional<WantedState> read_state(Members& members) {
+  const json* value = members.any("state");
+  if (value == nullptr || *value == false) return std::nullopt;
+  WantedState wanted;
+  if (value->is_boolean()) return wanted;
+  if (value->is_string()) wanted.from = policy::decode_base64(value->get<std::string>());
+  if (!wanted.from) members.wrong("state", "expected true, or what the answer to a command had");
+  return wanted;
+}
+
+/// A directory of the caller's own. HOME is one of the session's, beside it, and goes with it.
+void read_workspace(Members& members, SessionSpec& spec) {
+  auto workspace = members.object("workspace");
+  if (!workspace) return;
+  supervisor::ExistingWorkspace existing;
+  existing.path = workspace->required_text("path");
+  if (holds_nul(existing.path) || (!existing.path.empty() && existing.path[0] != '/'))
+    workspace->wrong("path", "expected an absolute path");
+  const std::string owner = workspace->text("owner").value_or("keep");
+  existing.chown = owner == "chown";
+  if (owner != "chown" && owner != "keep")
+    workspace->wrong("owner", "expected \"keep\" or \"chown\"");
+  if (workspace->text("home").value_or("beside") != "beside")
+    workspace->wrong("home", "expected \"beside\": HOME is a directory of the session's own");
+  if (workspace->boolean("remove").value_or(false))
+    workspace->wrong("remove", "expected false: the directory is the caller's, and stays");
+  workspace->finish();
+  spec.workspace = std::move(existing);
+}
+
 /// What a session and a run have in common.
 void read_common(Members& members, SessionSpec& spec) {
   if (const json* policy = members.any("policy")) {
@@ -226,10 +257,10 @@ void read_common(Members& members, SessionSpec& spec) {
   }
   spec.variables = members.map("vars");
   spec.files = read_files(members);
-  if (members.any("workspace") != nullptr)
-    members.wrong("workspace",
-                  "a directory of the caller's own is not offered: leave it out, and "
-                  "give the session files");
+  read_workspace(members, spec);
+  if (spec.workspace && !spec.files.empty())
+    members.wrong("files",
+                  "are for workspaces that are made: write them into the one that is there");
   read_network(members, spec.settings);
   read_limits(members, spec.settings);
 }
@@ -328,13 +359,17 @@ tl::expected<SessionBody, Problem> read_run(const json& tree) {
   body.spec.command = read_process(members, ProcessUse::kRun, body.spec.settings);
   if (body.spec.command->stdin_mode == ProcessSpec::Stdin::kOpen)
     members.wrong("stdin", "nobody could write to it: give the text, or make a session");
+  body.state = read_state(members);
+  if (body.state)
+    for (const char* name : {"argv", "stdin", "tty"})
+      if (members.has(name)) members.wrong(name, "a shell's command has none: give \"shell\"");
   members.finish();
   body.spec.one_shot = true;
   if (!problems.empty()) return tl::unexpected(invalid_body(std::move(problems)));
   return body;
 }
 
-tl::expected<FurtherBody, Problem> read_further(const json& tree) {
+tl::expected<FurtherBody, Problem> read_further(const json& tree, FurtherUse use) {
   FurtherBody body;
   std::vector<ProblemItem> problems;
   std::vector<std::string> none;
@@ -342,6 +377,7 @@ tl::expected<FurtherBody, Problem> read_further(const json& tree) {
   body.spec = read_process(members, ProcessUse::kFurther, none);
   body.background = members.boolean("background");
   body.claim = members.boolean("claim").value_or(false);
+  if (use == FurtherUse::kShell) body.state = read_state(members);
   members.finish();
   if (!problems.empty()) return tl::unexpected(invalid_body(std::move(problems)));
   return body;

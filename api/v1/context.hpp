@@ -19,6 +19,7 @@ struct V1Options {
   std::vector<std::string> settings;           ///< Of each session: "limits.rlimits.cpu=60s".
   std::chrono::milliseconds heartbeat{15000};  ///< Of streams that have nothing to say.
   std::uint64_t starts_a_minute = 0;           ///< Of each client; 0: as many as it likes.
+  bool workspaces = false;                     ///< There are roots for directories of clients'.
 };
 
 /// Lives as long as the face.

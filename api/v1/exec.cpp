@@ -13,6 +13,11 @@ namespace belljar::api {
 namespace {
 
 using supervisor::Milliseconds;
+using supervisor::Notifier;
+using supervisor::Outcome;
+using supervisor::Session;
+using supervisor::ShellCommand;
+using supervisor::ShellResult;
 
 constexpr std::size_t kMostBody = std::size_t{64} << 20, kMostExecBody = std::size_t{1} << 20;
 constexpr Milliseconds kLongestWait{3600000};
@@ -39,7 +44,7 @@ Awaitable<Response> exec(const V1Context& context, Request& request) {
   if (wait > kLongestWait) co_return too_long(request, "wait", kLongestWait);
   const auto tree = parse_body(request);
   if (!tree) co_return problem_response(request, tree.error());
-  auto body = read_further(*tree);
+  auto body = read_further(*tree, FurtherUse::kProgram);
   if (!body) co_return problem_response(request, body.error());
   const bool background = body->background.value_or(false);
   const auto claimed = co_await claim_first(session, body->claim);
@@ -54,6 +59,56 @@ Awaitable<Response> exec(const V1Context& context, Request& request) {
   co_return exec_answer(request, *process);
 }
 
+Awaitable<void> end_run(const V1Context& context, std::shared_ptr<Session> session) {
+  std::string id = session->id();
+  (void)co_await context.supervisor->end(std::move(id), supervisor::EndedBy::kClient);
+}
+
+/// What the shell of a run has come to, for the coroutine that waits for its client too.
+struct ShellRun {
+  std::shared_ptr<Notifier> changed;
+  std::optional<Outcome<ShellResult>> result;
+};
+
+Awaitable<void> run_in_shell(std::shared_ptr<Session> session, ShellCommand command,
+                             std::shared_ptr<ShellRun> run) {
+  auto result = co_await session->run_in_shell(std::move(command));
+  run->result = std::move(result);
+  run->changed->notify();
+}
+
+/// A run whose command is a shell's: the sandbox has no command of its own, and goes with it.
+Awaitable<Response> run_with_state(const V1Context& context, Request& request, SessionBody body) {
+  ShellCommand command;
+  command.process = *std::move(body.spec.command);
+  body.spec.command.reset();
+  command.text = std::move(command.process.argv.back());
+  command.state = std::move(body.state->from);
+  auto spec = with_operators_part(context, request, std::move(body.spec));
+  const auto made = co_await context.supervisor->create(std::move(spec));
+  if (!made) co_return start_failed(request, made.error());
+  const auto session = *made;
+  request.session = session->id();
+  const auto within = within_policy(context, *session, command.process);
+  if (!within) {
+    co_await end_run(context, session);
+    co_return problem_response(request, within.error());
+  }
+  command.process.directory = directory_in(session->workspace(), command.process.directory);
+  const auto executor = co_await boost::asio::this_coro::executor;
+  const std::shared_ptr<supervisor::Clock> clock(context.supervisor, &context.supervisor->clock());
+  const auto shell = std::make_shared<ShellRun>();
+  shell->changed = std::make_shared<Notifier>(executor, clock);
+  boost::asio::co_spawn(executor, run_in_shell(session, std::move(command), shell),
+                        boost::asio::detached);
+  while (!shell->result && !is_abandoned(request))
+    co_await shell->changed->wait_until(clock->now() + kGlance);
+  co_await end_run(context, session);
+  if (!shell->result) co_return abandoned(request);
+  if (!*shell->result) co_return start_failed(request, shell->result->error());
+  co_return json_response(200, shell_json(request, **shell->result, /*tells_state=*/true));
+}
+
 /// Nothing of a run is kept, so that of one whose client has hung up nothing need go on.
 Awaitable<Response> run(const V1Context& context, Request& request) {
   const auto tree = parse_body(request);
@@ -61,6 +116,10 @@ Awaitable<Response> run(const V1Context& context, Request& request) {
   auto body = read_run(*tree);
   if (!body) co_return problem_response(request, body.error());
   request.body = {};
+  if (body->state) {
+    SessionBody shell = std::move(*body);
+    co_return co_await run_with_state(context, request, std::move(shell));
+  }
   auto spec = with_operators_part(context, request, std::move(body->spec));
   const auto made = co_await context.supervisor->create(std::move(spec));
   if (!made) co_return start_failed(request, made.error());
@@ -74,8 +133,7 @@ Awaitable<Response> run(const V1Context& context, Request& request) {
     (void)co_await session->wait_ended(kClearing);
     co_return exec_answer(request, *process);
   }
-  std::string id = session->id();
-  (void)co_await context.supervisor->end(std::move(id), supervisor::EndedBy::kClient);
+  co_await end_run(context, session);
   co_return abandoned(request);
 }
 

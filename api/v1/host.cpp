@@ -69,10 +69,11 @@ Awaitable<Response> capabilities(const V1Context& context, Request& request) {
     sandbox["privileged"] = service.privileged;
     sandbox["missing"] = json::parse(test.missing, nullptr, false);
   }
-  json features = {{"die_with", true}, {"shell", true}};
-  for (const char* name : {"workspace", "inline_policies"}) features[name] = false;
-  co_return json_response(200,
-                          {{"sandbox", std::move(sandbox)}, {"features", std::move(features)}});
+  const json features = {{"die_with", true},
+                         {"shell", true},
+                         {"workspace", context.options.workspaces},
+                         {"inline_policies", false}};
+  co_return json_response(200, {{"sandbox", std::move(sandbox)}, {"features", features}});
 }
 
 json admission(const V1Context& context, Request& request) {

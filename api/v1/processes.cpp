@@ -36,7 +36,7 @@ Awaitable<Response> start_process(const V1Context& context, Request& request) {
   if (!session) co_return context.no_session(request);
   const auto tree = parse_body(request);
   if (!tree) co_return problem_response(request, tree.error());
-  auto body = read_further(*tree);
+  auto body = read_further(*tree, FurtherUse::kProgram);
   if (body && body->background == false)
     body =
         tl::unexpected(Problem(422, "invalid", "/background: .../exec waits, and this does not"));

@@ -168,6 +168,14 @@ json exec_json(const Request& request, const std::string& session, const Process
   return answer;
 }
 
+json shell_json(const Request& request, const supervisor::ShellResult& result, bool tells_state) {
+  json answer = exec_json(request, request.session, *result.process);
+  answer["cwd"] = result.directory;
+  answer["notes"] = result.notes;
+  if (tells_state) answer["state"] = policy::base64(result.state);
+  return answer;
+}
+
 Response json_response(int status, const json& body) {
   Response response;
   response.status = status;

@@ -35,6 +35,10 @@ namespace belljar::api {
 [[nodiscard]] nlohmann::json exec_json(const Request& request, const std::string& session,
                                        const supervisor::Process& process);
 
+/// The same of a command of the shell, with "cwd", "notes" and, where it is wanted, "state".
+[[nodiscard]] nlohmann::json shell_json(const Request& request,
+                                        const supervisor::ShellResult& result, bool tells_state);
+
 /// An answer with a JSON body.
 [[nodiscard]] Response json_response(int status, const nlohmann::json& body);
 

@@ -28,14 +28,7 @@ std::optional<Problem> refuse_own(const json& body) {
 
 tl::expected<FurtherBody, Problem> read_command(const json& tree) {
   if (auto problem = refuse_own(tree)) return tl::unexpected(*std::move(problem));
-  return read_further(tree);
-}
-
-json answer_json(const Request& request, const supervisor::ShellResult& result) {
-  json answer = exec_json(request, request.session, *result.process);
-  answer["cwd"] = result.directory;
-  answer["notes"] = result.notes;
-  return answer;
+  return read_further(tree, FurtherUse::kShell);
 }
 
 /// Who hangs up changes nothing: the command goes on, and the next one begins where it ends.
@@ -55,13 +48,15 @@ Awaitable<Response> run_command(const V1Context& context, Request& request) {
   command.background = body->background.value_or(false);
   body->spec.directory = directory_in(session->workspace(), body->spec.directory);
   command.process = std::move(body->spec);
+  const bool tells_state = body->state.has_value();
+  if (tells_state) command.state = std::move(body->state->from);
   const bool background = command.background;
   const auto result = co_await session->run_in_shell(std::move(command));
   if (!result) co_return start_failed(request, result.error());
   if (background)
     co_return created(process_path(session->id(), result->process->id()),
                       process_json(request, session->id(), *result->process));
-  co_return json_response(200, answer_json(request, *result));
+  co_return json_response(200, shell_json(request, *result, tells_state));
 }
 
 /// Of the session's processes those that are the shell's.

@@ -49,7 +49,7 @@ class Sessions(V1Test):
     def test_everything_that_is_wrong_is_said_at_once_with_its_pointer(self):
         v1 = self.v1()
         problem = v1.problem(422, "invalid", "POST", "/v1/sessions", {
-            "polcy": "x", "policy": {"version": 1}, "ttl": "soon", "workspace": {"path": "/srv"}, "die_with": "parent",
+            "polcy": "x", "policy": {"version": 1}, "ttl": "soon", "workspace": "/srv", "die_with": "parent",
             "network": "fast", "labels": {"a": 1}, "files": {"../x": "", "b": {"base64": "!"}, "c": {}},
             "limits": {"memory": "many", "wings": 2}, "env": {"A=B": ""}, "command": {"argv": ["a"], "shell": "b"}})
         self.assertLessEqual({"/polcy", "/policy", "/ttl", "/workspace", "/die_with", "/network", "/labels/a",
@@ -57,7 +57,6 @@ class Sessions(V1Test):
                               "/env/A=B", "/command/shell"}, pointers(problem))
         said = {item["pointer"]: item["detail"] for item in problem["errors"]}
         self.assertIn('did you mean "policy"', said["/polcy"])
-        self.assertIn("not offered", said["/workspace"])
         self.assertIn("lease", said["/die_with"])
         self.assertIn("/v1/policies", said["/policy"])
         self.assertEqual(v1.expect(200, "GET", "/v1/sessions")["sessions"], [], "and nothing was made")

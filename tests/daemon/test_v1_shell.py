@@ -1,6 +1,7 @@
 """Shell sessions of /v1, and sessions that die with their owner."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -9,7 +10,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from daemon import processes_of
-from harness import main
+from harness import back_ends, callers, main
 from v1 import POOL_SIZE, UID_BASE, V1Test, as_shipped, pointers, wait_until
 
 SHELL = {"policy": "builtin:shell@1", "network": "none"}
@@ -191,6 +192,106 @@ class DieWith(ShellTest):
         connection.close()
         self.assertTrue(wait_until(lambda: tcp.expect(200, "GET", session)["state"] == "ended", 20))
         self.assertEqual(tcp.expect(200, "GET", session)["record"]["cause"], "owner_gone")
+
+
+class Existing(ShellTest):
+    def setUp(self):
+        super().setUp()
+        self.roots = pathlib.Path(self.make_directory("roots", mode=0o755))
+        self.run_dir = self.roots / "run-7"
+        self.run_dir.mkdir()
+        (self.run_dir / "main.py").write_text("print('theirs')\n")
+
+    def session_in(self, v1, **workspace):
+        return self.shell_session(v1, workspace={"path": str(self.run_dir), "owner": "chown", **workspace})
+
+    @as_shipped
+    def test_a_worker_and_its_session_share_a_directory_and_others_can_read_what_it_makes(self):
+        v1 = self.v1(f"--workspace-root={self.roots}")
+        session = self.session_in(v1)
+        self.assertEqual(v1.expect(200, "GET", session)["workspace"], str(self.run_dir))
+        done = self.run_in(v1, session, "pwd; python3 main.py; echo made > made.txt; touch $HOME/x; case $HOME in $PWD*) echo inside;; esac")
+        self.assertEqual(done["stdout"], f"{self.run_dir}\ntheirs\n")
+        self.assertEqual((self.run_dir / "made.txt").stat().st_mode & 0o777, 0o644)
+        (self.run_dir / "added.py").write_text("x = 1\n")
+        refused = self.run_in(v1, session, "echo y >> added.py")
+        self.assertNotEqual(refused["exit_code"], 0, "what root adds is root's")
+        claimed = self.run_in(v1, session, "echo 'y = 2' >> added.py", claim=True)
+        self.assertEqual(claimed["exit_code"], 0, claimed)
+        self.assertEqual((self.run_dir / "added.py").read_text(), "x = 1\ny = 2\n")
+        self.assertEqual(v1.call("DELETE", session).status, 204)
+        self.assertTrue((self.run_dir / "main.py").exists())
+        self.assertEqual(v1.daemon.workspaces(), [], "its home has gone with it")
+
+    @as_shipped
+    def test_files_of_a_session_are_readable_by_another_uid_and_written_by_none(self):
+        v1 = self.v1(f"--workspace-root={self.roots}")
+        session = self.session_in(v1)
+        self.run_in(v1, session, "mkdir dist; echo built > dist/app; umask 077; echo own > kept")
+        def as_other(*command):
+            other = str(UID_BASE + POOL_SIZE + 3)
+            return subprocess.run(["setpriv", f"--reuid={other}", f"--regid={other}", "--clear-groups", *command],
+                                  capture_output=True, text=True, cwd=self.run_dir)
+        self.assertEqual(as_other("cat", "dist/app").stdout, "built\n")
+        self.assertNotEqual(as_other("cat", "kept").returncode, 0, "what a command keeps to itself stays so")
+        self.assertNotEqual(as_other("sh", "-c", "echo x >> dist/app").returncode, 0)
+
+    @callers("user")
+    @back_ends("modern")
+    def test_a_daemon_without_a_pool_keeps_its_own_users_directory(self):
+        for path in (self.dir, self.run_dir, self.run_dir / "main.py"):
+            os.chown(path, self.uid, self.gid)
+        v1 = self.v1(f"--workspace-root={self.roots}")
+        session = self.shell_session(v1, workspace={"path": str(self.run_dir)})
+        done = self.run_in(v1, session, "python3 main.py && echo more >> main.py && pwd", claim=True)
+        self.assertEqual(done["stdout"], f"theirs\n{self.run_dir}\n", done)
+        foreign = self.roots / "foreign"
+        foreign.mkdir()
+        for owner in ("keep", "chown"):
+            v1.problem(403, "refused", "POST", "/v1/sessions", {**SHELL, "workspace": {"path": str(foreign), "owner": owner}})
+
+    @as_shipped
+    def test_a_directory_whose_last_sessions_uid_is_anothers_by_now_is_handed_on(self):
+        v1 = self.v1(f"--workspace-root={self.roots}")
+        first = self.session_in(v1)
+        self.run_in(v1, first, "echo 1 > made")
+        self.assertEqual(v1.call("DELETE", first).status, 204)
+        other = self.shell_session(v1)
+        self.assertEqual(v1.expect(200, "GET", other)["uid"], (self.run_dir / "made").stat().st_uid)
+        again = self.session_in(v1)
+        self.assertEqual(self.run_in(v1, again, "echo 2 >> made; cat made")["stdout"], "1\n2\n")
+
+    @as_shipped
+    def test_two_live_sessions_on_one_directory_are_a_conflict(self):
+        v1 = self.v1(f"--workspace-root={self.roots}")
+        session = self.session_in(v1)
+        again = {**SHELL, "workspace": {"path": str(self.run_dir), "owner": "chown"}}
+        v1.problem(409, "exists", "POST", "/v1/sessions", again)
+        self.assertEqual([one["id"] for one in v1.expect(200, "GET", f"/v1/sessions?workspace={self.run_dir}")["sessions"]],
+                         [session.rsplit("/", 1)[1]])
+        self.assertEqual(v1.call("DELETE", session).status, 204)
+        v1.expect(201, "POST", "/v1/sessions", again)
+
+    @as_shipped
+    def test_a_directory_that_is_removed_ends_its_session(self):
+        v1 = self.v1(f"--workspace-root={self.roots}")
+        session = self.session_in(v1)
+        for path in self.run_dir.iterdir():
+            path.unlink()
+        self.run_dir.rmdir()
+        self.assertTrue(wait_until(lambda: v1.expect(200, "GET", session)["state"] == "ended"))
+        self.assertEqual(v1.expect(200, "GET", session)["record"]["cause"], "workspace_gone")
+
+    @as_shipped
+    def test_no_other_directory_can_be_had(self):
+        v1 = self.v1(f"--workspace-root={self.roots}")
+        for path in ("/etc", "/", str(self.roots.parent), f"{self.roots}/../x", str(self.roots / "absent")):
+            answer = v1.call("POST", "/v1/sessions", {**SHELL, "workspace": {"path": path, "owner": "chown"}})
+            self.assertIn(answer.status, (403, 404, 422), f"{path}: {answer}")
+        problem = v1.problem(422, "invalid", "POST", "/v1/sessions",
+                             {"workspace": {"path": "x", "owner": "mine", "home": "inside", "remove": True, "more": 1}})
+        self.assertEqual(pointers(problem), {"/workspace/" + name for name in ("path", "owner", "home", "remove", "more")})
+        self.assertEqual(v1.expect(200, "GET", "/v1/sessions")["sessions"], [])
 
 
 if __name__ == "__main__":

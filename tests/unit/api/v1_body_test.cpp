@@ -86,6 +86,20 @@ TEST_CASE("paths that lead out of a workspace, or nowhere, are no files") {
   CHECK(wrong_in_session(R"({"files": {"a/..b/c..": "x"}})").empty());
 }
 
+TEST_CASE("a directory of the caller's is named by its path, and files are not for it") {
+  CHECK(wrong_in_session(R"({"workspace": {"path": "/srv/a", "owner": "chown", "home": "beside",
+                             "remove": false}})")
+            .empty());
+  CHECK(wrong_in_session(R"({"workspace": {}})") == Pointers{"/workspace/path"});
+  CHECK(wrong_in_session(R"({"workspace": {"path": "/srv\u0000"}})") ==
+        Pointers{"/workspace/path"});
+  CHECK(wrong_in_session(
+            R"({"workspace": {"path": "srv", "owner": "", "home": "", "remove": true}})") ==
+        Pointers{"/workspace/home", "/workspace/owner", "/workspace/path", "/workspace/remove"});
+  CHECK(wrong_in_session(R"({"workspace": {"path": "/srv"}, "files": {"a": "x"}})") ==
+        Pointers{"/files"});
+}
+
 TEST_CASE("a file is one thing") {
   CHECK(wrong_in_session(R"({"files": {"a": {"text": "x", "base64": ""}}})") ==
         Pointers{"/files/a"});
@@ -97,7 +111,6 @@ TEST_CASE("a file is one thing") {
 }
 
 TEST_CASE("what is not offered is refused by name, and never ignored") {
-  CHECK(wrong_in_session(R"({"workspace": {"path": "/srv"}})") == Pointers{"/workspace"});
   CHECK(wrong_in_session(R"({"die_with": "parent"})") == Pointers{"/die_with"});
   CHECK(wrong_in_session(R"({"policy": {"version": 1}})") == Pointers{"/policy"});
   CHECK(wrong_in_session(R"({"limits": {"memroy": 1}})") == Pointers{"/limits/memroy"});
@@ -108,7 +121,7 @@ TEST_CASE("what is not offered is refused by name, and never ignored") {
 
 TEST_CASE("a process has a program, and nothing twice") {
   const auto wrong = [](const char* text) {
-    const auto body = read_further(json::parse(text));
+    const auto body = read_further(json::parse(text), FurtherUse::kProgram);
     return body ? Pointers() : pointers_of(body.error());
   };
   CHECK(wrong(R"({"argv": ["a"]})").empty());
