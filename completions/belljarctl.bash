@@ -3,10 +3,10 @@
 
 _belljarctl_options_top="--help --version --socket --url --token-file"
 _belljarctl_options_process="-h --help -e --env -w --workdir --timeout --output -i --interactive --json"
-_belljarctl_options_session="-p --policy --network --var --limit --file"
+_belljarctl_options_session="-p --policy --network --var --limit --workspace --chown --file"
 _belljarctl_options_run="$_belljarctl_options_process $_belljarctl_options_session"
 _belljarctl_options_create="$_belljarctl_options_run -l --label --ttl --idle --ready-port"
-_belljarctl_options_exec="$_belljarctl_options_process -t --tty -d --detach --detach-keys"
+_belljarctl_options_exec="$_belljarctl_options_process -t --tty -d --detach --claim --detach-keys"
 _belljarctl_options_ps="-h --help -a --all --state -l --label -q --quiet --json"
 _belljarctl_options_rm="-h --help"
 _belljarctl_options_top_command="-h --help --interval --once --json"
@@ -29,6 +29,7 @@ _belljarctl_value() {
   case $1 in
     -p | --policy) compgen -W "$(_belljarctl_ask policies | awk 'NR > 1 {print $1}')" -- "$2" ;;
     --socket | --token-file | --file) compgen -f -- "$2" ;;
+    --workspace) compgen -d -- "$2" ;;
     -e | --env) compgen -e -- "$2" ;;
     --network) compgen -W "none private shared auto" -- "$2" ;;
     --timeout | --ttl | --idle | --interval) compgen -W "2s 30s 15m 2h" -- "$2" ;;
@@ -99,7 +100,7 @@ _belljarctl() {
   [[ $current != --*=* ]] || option=${current%%=*}
   case $option in
     --limit) compopt -o nospace 2>/dev/null ;;
-    --file | --socket | --token-file) compopt -o filenames 2>/dev/null ;;
+    --file | --workspace | --socket | --token-file) compopt -o filenames 2>/dev/null ;;
   esac
   if [[ $current == --*=* ]]; then
     mapfile -t COMPREPLY < <(_belljarctl_value "$option" "${current#*=}")

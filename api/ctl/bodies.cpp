@@ -116,6 +116,10 @@ Outcome<Json> process_body(const ProcessOptions& asked) {
 Done add_session(Json& body, const SessionOptions& asked) {
   if (!asked.policy.empty()) body["policy"] = asked.policy;
   if (!asked.network.empty()) body["network"] = asked.network;
+  if (asked.chown && asked.workspace.empty())
+    return failed(FailureKind::kUsage, "--chown is about the directory of --workspace");
+  if (!asked.workspace.empty())
+    body["workspace"] = {{"path", asked.workspace}, {"owner", asked.chown ? "chown" : "keep"}};
   Json variables = BELLJAR_TRY(pairs_of(asked.variables, "--var"));
   if (!variables.empty()) body["vars"] = std::move(variables);
   for (const std::string& file : asked.files) BELLJAR_CHECK(add_file(body["files"], file));

@@ -20,6 +20,8 @@ struct ProcessOptions {
 /// What a session, or a run, is asked for.
 struct SessionOptions {
   std::string policy, network;
+  std::string workspace;  ///< A directory of the daemon's host; empty: one is made.
+  bool chown = false;     ///< It becomes the session's.
   std::vector<std::string> variables, files, limits;
 };
 
@@ -55,7 +57,7 @@ struct TopOptions {
 struct ExecOptions {
   std::string session;
   ProcessOptions process;
-  bool terminal = false, background = false, json = false;
+  bool terminal = false, background = false, claim = false, json = false;
   std::string detach_keys;
 };
 [[nodiscard]] Outcome<int> exec(const Client& client, const ExecOptions& asked);

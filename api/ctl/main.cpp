@@ -186,6 +186,10 @@ void add_session_options(CLI::App& app, SessionOptions& asked) {
   app.add_option("--limit", asked.limits, "As in memory=512MiB or rlimits.nofile=64")
       ->type_name("NAME=VALUE")
       ->allow_extra_args(false);
+  app.add_option("--workspace", asked.workspace,
+                 "Work in this directory of the host's, and leave it there")
+      ->type_name("DIR");
+  app.add_flag("--chown", asked.chown, "Hand it, and what is in it, over to the session");
   app.add_option("--file", asked.files, "Put a file of this machine's into the workspace first")
       ->type_name("FILE[:PATH]")
       ->allow_extra_args(false);
@@ -259,6 +263,7 @@ void Program::declare_processes() {
   exec.add_flag("-i,--interactive", exec_.process.interactive, "Give it standard input");
   exec.add_flag("-t,--tty", exec_.terminal, "Give it a terminal");
   exec.add_flag("-d,--detach", exec_.background, "Print its number, and leave it alone");
+  exec.add_flag("--claim", exec_.claim, "Hand over first what others have added to the workspace");
   add_detach_keys(exec, exec_.detach_keys);
   add_json(exec, exec_.json, "Print the answer as JSON, with output and record");
 

@@ -52,6 +52,7 @@ Outcome<Json> exec_body(const ExecOptions& asked) {
   if (asked.json && (asked.process.interactive || asked.terminal))
     return failed(FailureKind::kUsage, "--json excludes -i and -t");
   Json body = BELLJAR_TRY(process_body(asked.process));
+  if (asked.claim) body["claim"] = true;
   if (asked.process.interactive) body["stdin"] = "open";
   if (!asked.terminal) return body;
   const Size size = terminal_size(STDOUT_FILENO).value_or(Size{});

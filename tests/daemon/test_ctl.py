@@ -197,6 +197,23 @@ class Sessions(CtlTest):
         self.assertEqual((told["stdout"], told["record"]["cause"]), ("x\n", "exited"))
 
     @as_shipped
+    def test_a_session_works_in_a_directory_of_the_hosts_and_claims_what_others_add(self):
+        roots = self.make_directory("roots")
+        work = self.make_directory("roots/work")
+        v1 = self.v1(f"--workspace-root={roots}")
+        self.assertIn(b"--workspace", self.ctl(v1, "create", "--chown", code=2).stderr)
+        self.assertIn(b"chown", self.ctl(v1, "create", "--workspace", str(work), code=1).stderr)
+        session = self.ctl(v1, "create", "--workspace", str(work), "--chown").stdout.decode().strip()
+        (work / "added").write_text("1\n")
+        write = ("sh", "-c", "echo 2 >> added")
+        self.assertNotEqual(self.ctl(v1, "exec", session, "--", *write, code=2).returncode, 0)
+        self.ctl(v1, "exec", "--claim", session, "--", *write)
+        self.assertEqual((work / "added").read_text(), "1\n2\n")
+        self.ctl(v1, "rm", session)
+        seen = self.ctl(v1, "run", "--workspace", str(work), "--chown", "--", "cat", "added")
+        self.assertEqual(seen.stdout, b"1\n2\n")
+
+    @as_shipped
     def test_a_run_that_is_interrupted_is_ended(self):
         v1 = self.v1()
         process = self.begin(v1, "run", "--", "sleep", "600")
