@@ -20,13 +20,17 @@ import contextlib
 import dataclasses
 import http.client
 import json
+import logging
+import os
 import re
 import socket
+import threading
 import time
 import urllib.parse
 import uuid
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Mapping
 
+LOG = logging.getLogger("belljar")
 DEFAULT_SOCKET = "/run/belljar/belljard.sock"
 UNAVAILABLE = "the shell sandbox is unavailable on this server"
 
@@ -160,14 +164,17 @@ class Belljar:
     def session(self, *, policy: str = "builtin:shell@1", key: str | None = None, **members: Any) -> Session:
         """A new session. It dies with this process, unless `die_with=None` is given; other members are those of
         docs/api.md: files, env, labels, network, limits, ttl, idle, vars, command. The same `key` twice is one
-        session."""
+        session. `workspace` is a directory that is there, by its path, or {"path": …, "owner": "chown"}: with chown
+        each command first claims what others have added to it."""
         body: dict[str, Any] = {"policy": policy}
+        if isinstance(members.get("workspace"), str):
+            members["workspace"] = {"path": members["workspace"]}
         if self._unix_path() is not None:
             body["die_with"] = "client"
         body.update(members)
         body = {name: value for name, value in body.items() if value is not None}
         made = self.call("POST", "/v1/sessions", body, headers={"Idempotency-Key": key or str(uuid.uuid4())})
-        return Session(self, made["id"], made)
+        return Session(self, made["id"], made, claims=body.get("workspace", {}).get("owner") == "chown")
 
     def attach(self, session_id: str) -> Session:
         """A session that is there already."""
@@ -257,8 +264,8 @@ class Belljar:
 class Session:
     """One sandbox. Ends with its `with` block, with `close`, or with this process."""
 
-    def __init__(self, daemon: Belljar, session_id: str, told: dict[str, Any]):
-        self._daemon, self.id, self.told = daemon, session_id, told
+    def __init__(self, daemon: Belljar, session_id: str, told: dict[str, Any], *, claims: bool = False):
+        self._daemon, self.id, self.told, self._claims = daemon, session_id, told, claims
         self._path = f"/v1/sessions/{_quoted(session_id)}"
 
     def __enter__(self) -> Session:
@@ -293,7 +300,7 @@ class Session:
         if deny is not None:
             deny(command)
         answer = self._daemon.call("POST", f"{self._path}/shell/commands",
-                                   self._body(command, timeout, cwd, env, max_output), timeout=None)
+                                   self._body(self, command, timeout, cwd, env, max_output), timeout=None)
         return _result(answer)
 
     def start(self, command: str, *, timeout: float | None = None, cwd: str | None = None,
@@ -301,7 +308,7 @@ class Session:
         """A command in the background: it can be listed, read and stopped."""
         if deny is not None:
             deny(command)
-        body = {**self._body(command, timeout, cwd, env, None), "background": True}
+        body = {**self._body(self, command, timeout, cwd, env, None), "background": True}
         made = self._daemon.call("POST", f"{self._path}/shell/commands", body)
         return Process(self, str(made["id"]))
 
@@ -321,6 +328,8 @@ class Session:
                 **members: Any) -> Result:
         """A program beside the shell, without one."""
         body: dict[str, Any] = {"argv": argv, **members}
+        if self._claims:
+            body.setdefault("claim", True)
         if timeout is not None:
             body["wall_time"] = _duration(timeout)
         if stdin is not None:
@@ -334,9 +343,11 @@ class Session:
         return Process(self, str(process_id))
 
     @staticmethod
-    def _body(command: str, timeout: float | None, cwd: str | None, env: dict[str, str] | None,
-              max_output: int | None) -> dict[str, Any]:
+    def _body(session: Session | None, command: str, timeout: float | None, cwd: str | None,
+              env: dict[str, str] | None, max_output: int | None) -> dict[str, Any]:
         body: dict[str, Any] = {"shell": command}
+        if session is not None and session._claims:
+            body["claim"] = True
         if timeout is not None:
             body["wall_time"] = _duration(timeout)
         if cwd is not None:
@@ -362,6 +373,108 @@ class Session:
     def delete_file(self, path: str, *, recursive: bool = False) -> None:
         query = "?recursive=true" if recursive else ""
         self._daemon.call("DELETE", f"{self._path}/files/{_quoted(path)}{query}")
+
+
+class Shell:
+    """The commands of one client's work, one after another: a session that is made when it is needed, again when it
+    has ended (idle, lost, or by `stop`), and in its place a sandbox for one command (/v1/run) when there are as many
+    sessions as there may be. Directory and exported variables carry over all of these; the result's `notes` say once
+    what has not."""
+
+    def __init__(self, daemon: Belljar, *, idle: str | None = "15m", sessions: bool = True, **members: Any):
+        """`members` are those of `Belljar.session`; without `sessions` each command has a sandbox of its own."""
+        self._daemon, self._sessions, self._members = daemon, sessions, {"idle": idle, **members}
+        self._session: Session | None = None
+        self._state: str | None = None
+        self._notes: list[str] = []
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Shell:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @classmethod
+    def from_environment(cls, daemon: Belljar, variables: Mapping[str, str] = os.environ, **members: Any) -> Shell:
+        """With what the worker's variables say: BESSER_LLM_SHELL_NETWORK (auto, private or shared),
+        BESSER_LLM_SHELL_SESSION_IDLE_SECONDS (0: never) and BESSER_LLM_SHELL_SESSION_MAX (0: a sandbox for each command;
+        otherwise the daemon's --sessions-of-a-client is the cap). A value that is none counts as the default."""
+        network = variables.get("BESSER_LLM_SHELL_NETWORK", "auto").strip().lower() or "auto"
+        if network not in ("auto", "private", "shared"):
+            LOG.warning("BESSER_LLM_SHELL_NETWORK: %r is not auto, private or shared; taken for auto", network)
+            network = "auto"
+        if variables.get("BESSER_LLM_SHELL_SANDBOX", "auto").strip().lower() not in ("", "auto"):
+            LOG.warning("BESSER_LLM_SHELL_SANDBOX is not for clients: only belljard's operator can switch the sandbox off")
+        idle = max(0, _whole_number(variables, "BESSER_LLM_SHELL_SESSION_IDLE_SECONDS", 900))
+        return cls(daemon, **{"idle": f"{idle}s" if idle else None, "network": network,
+                              "sessions": _whole_number(variables, "BESSER_LLM_SHELL_SESSION_MAX", 10) > 0, **members})
+
+    @property
+    def session(self) -> Session | None:
+        """The one that there is now."""
+        return self._session
+
+    def run_command(self, command: str, *, timeout: float | None = 120.0, cwd: str | None = None,
+                    env: dict[str, str] | None = None, max_output: int | None = None,
+                    deny: Callable[[str], None] | None = refuse_denied) -> Result:
+        if deny is not None:
+            deny(command)
+        with self._lock:
+            while True:
+                session, fresh = self._have()
+                body = Session._body(session, command, timeout, cwd, env, max_output)
+                body["state"] = self._state or True if fresh else True
+                try:
+                    path = f"{session._path}/shell/commands" if session else "/v1/run"
+                    answer = self._daemon.call("POST", path, body if session else self._run_body(body), timeout=None)
+                    break
+                except SessionGone:  # The command has not run: the session had ended before.
+                    if fresh:
+                        raise
+                    self._session = None
+                    self._notes.append("the session had ended and was started again: processes of earlier commands are "
+                                       "gone, directory and variables are as they were")
+            self._state = answer.get("state", self._state)
+            result = _result(answer)
+            result.notes, self._notes = [*self._notes, *result.notes], []
+            return result
+
+    def stop(self, why: str = "the session was ended") -> None:
+        """Ends all that runs; the next command finds directory and variables as they were, and a note."""
+        with self._lock:
+            if self._session is not None:
+                self._session.close()
+                self._session = None
+                self._notes.append(f"{why}: processes of earlier commands are gone")
+
+    def close(self) -> None:
+        """Ends the session. A later command still runs, in a sandbox of its own."""
+        with self._lock, contextlib.suppress(BelljarError):
+            if self._session is not None:
+                self._session.close()
+            self._session, self._sessions = None, False
+
+    def _have(self) -> tuple[Session | None, bool]:
+        """The session, and whether it is new; none when a command has to do without."""
+        if self._session is not None:
+            return self._session, False
+        if self._sessions:
+            try:
+                self._session = self._daemon.session(**self._members)
+                return self._session, True
+            except SandboxUnavailable as error:
+                if error.code not in ("quota", "capacity"):
+                    raise
+        self._notes.append("this command had a sandbox of its own: what it started has ended with it")
+        return None, True
+
+    def _run_body(self, body: dict[str, Any]) -> dict[str, Any]:
+        kept = {"policy": "builtin:shell@1", **{name: self._members[name] for name in
+                ("policy", "vars", "files", "workspace", "network", "limits") if self._members.get(name) is not None}}
+        if isinstance(kept.get("workspace"), str):
+            kept["workspace"] = {"path": kept["workspace"]}
+        return {**kept, **body, "env": {**(self._members.get("env") or {}), **body.get("env", {})}}
 
 
 class Process:
@@ -426,6 +539,14 @@ def _quoted(part: str) -> str:
     return urllib.parse.quote(part, safe="/")
 
 
+def _whole_number(variables: Mapping[str, str], name: str, default: int) -> int:
+    try:
+        return int(variables.get(name, default))
+    except ValueError:
+        LOG.warning("%s: %r is no whole number; taken for %d", name, variables[name], default)
+        return default
+
+
 def _duration(seconds: float) -> str:
     return f"{max(1, round(seconds * 1000))}ms"
 
@@ -467,3 +588,12 @@ def sandbox_selftest_error(url: str = "") -> str | None:
     """Why no command can be run here, for an operator; None when all is well."""
     return Belljar(url).unavailable_reason()
 
+
+def shell_network_is_private(url: str = "", variables: Mapping[str, str] = os.environ) -> bool:
+    """Whether commands have a network of their own here, found out by having one; never raises."""
+    if variables.get("BESSER_LLM_SHELL_NETWORK", "auto").strip().lower() == "shared":
+        return False
+    try:
+        return Belljar(url).run_confined(["true"], policy="builtin:shell@1", network="private", timeout=30).verified
+    except Exception:  # Whatever it is, nobody has seen a private network.
+        return False
