@@ -115,7 +115,7 @@ class Isolation(WorkerTest):
 
     @as_any_worker
     def test_no_environ_in_proc_and_no_variable_of_the_session_holds_a_secret_of_the_workers(self):
-        client = self.worker()
+        client = self.worker(variables={"RUSTUP_HOME": "/usr/lib/belljar-rustup", "VIRTUAL_ENV": "/opt/env"})
         daemon = pathlib.Path(f"/proc/{self.face.daemon.process.pid}/environ").read_bytes()
         self.assertIn(SECRET.encode(), daemon, "the daemon has it")
         self.assertIn(TOKEN.encode(), daemon)
@@ -123,7 +123,8 @@ class Isolation(WorkerTest):
         seen = shell.run_command("cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; export -p")
         for secret in (SECRET, TOKEN, "API_KEY", "BELLJAR_TOKEN"):
             self.assertNotIn(secret, seen.stdout)
-        self.assertIn("PATH=", seen.stdout, "the look itself works")
+        for passed in ("PATH=", 'RUSTUP_HOME="/usr/lib/belljar-rustup"', 'VIRTUAL_ENV="/opt/env"'):
+            self.assertIn(passed, seen.stdout, "what is no secret comes through, and is seen")
 
     @as_any_worker
     def test_pid_1_is_an_init_without_an_environment_and_few_processes_are_seen(self):
@@ -185,9 +186,20 @@ class Isolation(WorkerTest):
         def within():
             return client.attach(shell.session.id).execute(["python3", "-c", reach]).stdout
         self.assertTrue(wait_until(lambda: within() == "1\n0\n"), "its own session sees and reaches it")
-        confined = client.run_confined(["python3", "-c", reach])
+        confined = client.run_confined(["python3", "-c", reach], files={"scratch.py": ""})
         self.assertEqual(confined.result.stdout.split()[0], "0")
         self.assertNotEqual(confined.result.stdout.split()[1], "0")
+
+    @as_shipped
+    def test_a_validator_has_its_scratch_copy_its_home_and_its_words_as_they_are_and_no_run_of_the_workers(self):
+        client = self.worker()
+        folder = self.run_folder("run-1")
+        self.assertEqual(client.run_confined(["printf", "%s", "$HOME; echo `id` > x"]).result.stdout, "$HOME; echo `id` > x")
+        checked = client.run_confined(["sh", "-c", "cat a.py; touch $HOME/made && ls"], files={"a.py": "x = 1\n"})
+        self.assertEqual((checked.status, checked.result.stdout), ("verified", "x = 1\na.py\nmade\n"))
+        self.assertEqual(client.run_confined(["ls", str(folder)]).status, "failed")
+        own = client.run_confined(["ls", str(folder)], workspace=self.workspace(folder))
+        self.assertEqual(own.result.stdout, "own.txt\n", "where it is given the run's directory it has that")
 
     @as_shipped
     def test_term_int_and_hup_to_what_holds_a_command_do_not_end_the_session_and_kill_ends_that_command_alone(self):
@@ -217,7 +229,7 @@ class Inside(WorkerTest):
         for command, good in (("python3 -m py_compile good.py", True), ("python3 -m py_compile bad.py", False),
                               ("ls -R . | grep -q good.py", True), ("ls -R absent", False),
                               ("python3 -m unittest test_good", True), ("python3 -m unittest test_bad", False),
-                              ("python3 -c 'import sys; sys.exit(0)'", True)):
+                              ("python3 -m venv v && v/bin/pip show pip", True), ("v/bin/pip show absent", False)):
             self.assertEqual(shell.run_command(command).success, good, command)
 
     @as_shipped
