@@ -73,9 +73,12 @@ class OpenApi(V1Test):
 
     @as_shipped
     def test_every_operation_answers_as_the_document_says(self):
-        v1 = self.v1()
+        work = self.make_directory("roots/work")
+        v1 = self.v1(f"--workspace-root={self.dir / 'roots'}")
         driver = Driver(self, v1)
         call = driver.call
+        workspace = {"path": str(work), "owner": "chown", "home": "beside", "remove": False}
+        call("endSession", 204, session=call("createSession", 201, {"workspace": workspace})["id"])
         for name in ("livez", "readyz", "getVersion", "listPolicies", "getCapabilities", "getLimits", "getOpenApi"):
             call(name, 200)
         call("run", 200, {"shell": "echo hi; printf '\\xff' >&2", "policy": "builtin:validator@1"})
@@ -93,6 +96,10 @@ class OpenApi(V1Test):
         terminal = call("startProcess", 201, {"shell": "cat", "tty": {"cols": 80, "rows": 24}}, session=session)["id"]
         self.hold_a_lease(driver)
         call("runShellCommand", 200, {"shell": "cd /; export A=1"}, session=session)
+        state = call("runShellCommand", 200, {"shell": "cd /tmp", "state": True}, session=session)["state"]
+        call("runShellCommand", 200, {"shell": "true", "state": state}, session=session)
+        call("run", 200, {"shell": "true", "state": state, "policy": "builtin:validator@1"})
+        call("runShellCommand", 422, {"shell": "true", "state": "bm9uZQ=="}, session=session)
         call("runShellCommand", 201, {"shell": "true", "background": True}, session=session)
         call("listShellCommands", 200, session=session)
         call("listProcesses", 200, session=session)
