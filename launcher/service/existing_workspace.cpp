@@ -43,7 +43,8 @@ std::optional<std::uint64_t> mount_of(int fd) {
 
 class HandOver {
  public:
-  HandOver(uid_t uid, gid_t gid) : uid_(uid), gid_(gid) {}
+  HandOver(uid_t uid, gid_t gid, const OthersPlaces& others)
+      : uid_(uid), gid_(gid), others_(others) {}
 
   Outcome<void> tree(int directory, int depth, std::uint64_t mount) {
     if (depth > kDeepest)
@@ -68,6 +69,12 @@ class HandOver {
     ++(changed ? changed_ : left_out_);
   }
 
+  /// However it has come to be in here.
+  [[nodiscard]] bool is_anothers(const struct stat& about) const {
+    const std::pair<std::uint64_t, std::uint64_t> place(about.st_dev, about.st_ino);
+    return std::find(others_.begin(), others_.end(), place) != others_.end();
+  }
+
   [[nodiscard]] std::string json() const {
     return "{\"changed\":" + std::to_string(changed_) +
            ",\"left_out\":" + std::to_string(left_out_) + "}";
@@ -81,7 +88,7 @@ class HandOver {
     const bool plain =
         S_ISREG(about.st_mode) && about.st_nlink == 1 && (about.st_mode & (S_ISUID | S_ISGID)) == 0;
     const bool taken = S_ISDIR(about.st_mode) || S_ISLNK(about.st_mode) || plain;
-    if (mount_of(found.get()) != mount || !taken) {
+    if (mount_of(found.get()) != mount || !taken || is_anothers(about)) {
       ++left_out_;
       return {};
     }
@@ -103,6 +110,7 @@ class HandOver {
 
   uid_t uid_;
   gid_t gid_;
+  const OthersPlaces& others_;
   std::uint64_t entries_ = 0, changed_ = 0, left_out_ = 0;
 };
 
@@ -144,10 +152,10 @@ Outcome<ExistingWorkspace> open_below(const std::vector<std::string>& roots,
   return opened;
 }
 
-Outcome<Finding> hand_over(int directory, uid_t uid, gid_t gid) {
+Outcome<Finding> hand_over(int directory, uid_t uid, gid_t gid, const OthersPlaces& others) {
   struct stat about {};
   if (fstat(directory, &about) != 0) return call_failed(errno, "look at the workspace");
-  HandOver work(uid, gid);
+  HandOver work(uid, gid, others);
   const std::optional<std::uint64_t> mount = mount_of(directory);
   if (!mount)
     return refuse(Code::kRefused, "the kernel does not tell mounts apart (statx, Linux 5.8)");

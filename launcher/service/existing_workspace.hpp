@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "launcher/service/fault.hpp"
@@ -29,11 +30,16 @@ struct ExistingWorkspace {
 [[nodiscard]] Outcome<ExistingWorkspace> open_below(const std::vector<std::string>& roots,
                                                     const std::string& path);
 
+/// Directories that other live sessions work in, by device and inode.
+using OthersPlaces = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+
 /// Gives `directory` and what is in it to `uid` and `gid`: {"changed": n, "left_out": n}. Follows
 /// no link and crosses no mount; leaves out files with a second name, setuid and setgid files,
-/// devices, FIFOs and sockets. Runs in a helper that has given up all but CHOWN and DAC_OVERRIDE
+/// devices, FIFOs, sockets, and what is in one of `others`. Runs in a helper that has given up all
+/// but CHOWN and DAC_OVERRIDE
 /// (`keep_for_chown`).
-[[nodiscard]] Outcome<Finding> hand_over(int directory, uid_t uid, gid_t gid);
+[[nodiscard]] Outcome<Finding> hand_over(int directory, uid_t uid, gid_t gid,
+                                         const OthersPlaces& others);
 
 /// Keeps CHOWN and DAC_OVERRIDE alone, for good. Ends the process when it cannot.
 void keep_for_chown();

@@ -51,9 +51,12 @@ Outcome<void> Service::hand_over_to(int directory, uid_t uid, std::function<void
   sys::UniqueFd held(fcntl(directory, F_DUPFD_CLOEXEC, 3));
   if (!held.valid()) return call_failed(errno, "duplicate a descriptor");
   job.kept = {held.get()};
-  job.work = [fd = held.get(), uid, gid = pool_.group_of(uid)] {
+  OthersPlaces others;
+  for (const auto& [name, adopted] : adopted_)
+    if (adopted.directory.get() != directory) others.emplace_back(adopted.device, adopted.inode);
+  job.work = [fd = held.get(), uid, gid = pool_.group_of(uid), others = std::move(others)] {
     keep_for_chown();
-    return hand_over(fd, uid, gid);
+    return hand_over(fd, uid, gid, others);
   };
   job.owned.push_back(std::move(held));
   job.done = std::move(done);

@@ -163,6 +163,26 @@ class Exchanged(Existing):
         self.while_swapping(until_seen)
 
 
+class Moved(Existing):
+
+    @as_root
+    @callers("root", "five")
+    def test_a_live_sessions_directory_that_was_moved_into_anothers_stays_its_own(self):
+        self.adopt()
+        outer = self.roots / "outer"
+        outer.mkdir()
+        os.rename(self.work, outer / "inner")
+        (outer / "theirs").write_text("")
+        self.service.prepare("v", {}, uid=self.service.uid + 1)
+        self.service.ask("adopt", workspace="v", path=str(outer), owner="chown")
+        self.assertEqual((outer / "theirs").stat().st_uid, self.service.uid + 1)
+        for path in ("inner", "inner/src/main.c"):
+            self.assertEqual((outer / path).stat().st_uid, self.service.uid, path)
+        self.service.ask("remove", workspace="w")
+        self.service.ask("claim", workspace="v")
+        self.assertEqual((outer / "inner/src/main.c").stat().st_uid, self.service.uid + 1, "when it has ended it is handed on")
+
+
 class Refused(Existing):
     def test_only_what_lies_below_an_operators_root(self):
         for path in ("/etc", str(self.dir), f"{self.roots}/../outside", "relative", f"{self.roots}x", "/", "", str(self.service.root)):
