@@ -56,9 +56,10 @@ std::size_t variables_in(std::string_view exports) {
   return count;
 }
 
-std::vector<std::string> split_at_nul(std::string_view text) {
+/// At most one more than `most`.
+std::vector<std::string> split_at_nul(std::string_view text, std::size_t most) {
   std::vector<std::string> fields;
-  for (std::size_t from = 0; from <= text.size();) {
+  for (std::size_t from = 0; from <= text.size() && fields.size() <= most;) {
     const std::size_t to = std::min(text.find('\0', from), text.size());
     fields.emplace_back(text.substr(from, to - from));
     from = to + 1;
@@ -66,13 +67,18 @@ std::vector<std::string> split_at_nul(std::string_view text) {
   return fields;
 }
 
-std::string with_replaced(std::string text, const std::string& before, const std::string& now) {
-  if (before.empty() || before == now) return text;
-  for (std::size_t at = text.find(before); at != std::string::npos; at = text.find(before, at)) {
-    text.replace(at, before.size(), now);
-    at += now.size();
+std::string_view parent_of(std::string_view path) { return path.substr(0, path.rfind('/') + 1); }
+
+std::string with_replaced(std::string_view text, std::string_view before, std::string_view now) {
+  std::string replaced;
+  for (std::size_t from = 0; from <= text.size();) {
+    const std::size_t at = std::min(text.find(before, from), text.size());
+    replaced += text.substr(from, at - from);
+    if (at == text.size()) break;
+    replaced += now;
+    from = at + before.size();
   }
-  return text;
+  return replaced;
 }
 
 bool is_inside(std::string_view directory, std::string_view workspace) {
@@ -207,20 +213,29 @@ void Shell::adopt(const Session& session, const ShellReport& report, bool moved,
 /// It comes from a client, who may run any command inside, and nothing else: what is in it goes to
 /// bash alone. Another session's directory and port give way to those of this one.
 Outcome<void> Shell::go_on_from(const std::string& state, std::uint16_t port) {
-  const std::vector<std::string> fields = split_at_nul(state);
-  if (fields.size() != 4 || state.size() > 2 * kMostState ||
-      (!fields[1].empty() && fields[1][0] != '/')) {
+  std::vector<std::string> fields = split_at_nul(state, 4);
+  bool sound = fields.size() == 4 && (fields[1].empty() || fields[1][0] == '/') &&
+               fields[1].size() <= kMostState && fields[2].size() <= kMostState;
+  const std::string before = sound ? fields[0] : std::string();
+  const bool of_another = before != own_directory_ &&
+                          parent_of(before) == parent_of(own_directory_) &&
+                          before.size() > parent_of(before).size();
+  if (of_another)
+    for (const std::size_t at : {1U, 3U})
+      fields[at] = with_replaced(fields[at], before, own_directory_);
+  // Longer than any that was told, by what has been put in place of another's directory.
+  sound = sound && fields[3].size() <= 2 * kMostState;
+  if (!sound) {
     Outcome<void> refused = refuse(Code::kInvalid, "this is no state that an answer had");
     refused.error().error.where = "/state";
     return refused;
   }
-  const std::string& before = fields[0];
   directory_.reset();
-  if (!fields[1].empty()) directory_ = with_replaced(fields[1], before, own_directory_);
+  if (!fields[1].empty()) directory_ = fields[1];
   first_names_.reset();
   if (!fields[2].empty()) first_names_ = names_in(fields[2]);
-  exports_ = with_replaced(fields[3], before, own_directory_);
-  if (before != own_directory_ && exports_.find(" BELLJAR_PORT=") != std::string::npos)
+  exports_ = fields[3];
+  if (of_another && exports_.find(" BELLJAR_PORT=") != std::string::npos)
     exports_ += "\nbuiltin export BELLJAR_PORT=" + std::to_string(port);
   return {};
 }

@@ -180,8 +180,14 @@ TEST_CASE("a state goes on in another session, and one that is none is refused")
   for (std::size_t at = 0; (at = moved.state->find("/shell", at)) != std::string::npos;)
     moved.state->replace(at, 6, "/earlier-one");
   CHECK(RealShell::out(shell.command(std::move(moved))) == root + "/d\n" + root + "/bin\n");
+  // What a short name of another's directory would become, again and again.
+  const std::string neighbour = root.substr(0, root.rfind('/')) + "/x";
+  std::string longer = neighbour + std::string(3, '\0');
+  while (longer.size() < 520'000) longer += neighbour;
   for (const std::string& wrong :
-       {std::string("x"), std::string("\0\0", 2), std::string("\0x\0\0", 4)}) {
+       {longer, std::string("x"), std::string("\0\0", 2), std::string("\0x\0\0", 4),
+        std::string(5, '\0'), std::string(3'000'000, '\0'),
+        std::string(3, '\0') + std::string(600'000, 'x')}) {
     ShellCommand bad;
     bad.text = "true";
     bad.state = wrong;
