@@ -8,7 +8,7 @@ _belljar_options_daemon="--config --listen --host --token-file --sessions-root -
   --user --policy-dir --session-policy --session-network --simulator --sandbox --port-base --session-ttl --max-ttl --max-runs
   --sessions-of-a-client --starts-a-minute --retention --agent-command
   --term-grace --drain-timeout --log --audit --rlimit-as --rlimit-cpu --rlimit-fsize --rlimit-nproc --rlimit-nofile"
-_belljar_options_selftest="-h --help -p --policy --uid --json -v --verbose $_belljar_options_daemon"
+_belljar_options_selftest="-h --help -p --policy --uid --network --json -v --verbose $_belljar_options_daemon"
 _belljar_options_doctor="-h --help -p --policy --json --fix-script $_belljar_options_daemon"
 _belljar_options_test="-h --help -p --policy --workspace --set --var --json"
 _belljar_options_policy="init check show diff schema -h --help --ceiling --origin --json --set --var"

@@ -45,6 +45,7 @@ complete -c belljar -n "__belljar_in policy" -l json -d "On one line, as it is d
 complete -c belljar -n "__belljar_in selftest doctor test" -s p -l policy -x -a "(__belljar_policies)" -d "A policy file, or builtin:NAME"
 complete -c belljar -n "__belljar_in selftest doctor test" -l json -d "One JSON object"
 complete -c belljar -n "__belljar_in selftest" -l uid -x -d "Test as this uid"
+complete -c belljar -n "__belljar_in selftest" -l network -d "Test a session's private network, and nothing else"
 complete -c belljar -n "__belljar_in selftest" -s v -l verbose -d "Say what was tried"
 complete -c belljar -n "__belljar_in doctor" -l fix-script -d "Print the remedies as a script"
 complete -c belljar -n "__belljar_in test" -l workspace -x -a "(__fish_complete_directories)" -d "The writable directory"

@@ -128,6 +128,8 @@ struct AttachNetwork {
   std::optional<policy::Destinations> only;
   policy::Destinations deny;
   std::vector<Door> doors;
+  /// A pasta that has made no interface by then is killed: one that failed may hang.
+  std::chrono::milliseconds deadline = std::chrono::seconds(10);
 };
 
 // --- init -------------------------------------------------------------------------------------

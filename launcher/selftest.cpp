@@ -6,10 +6,10 @@
 
 #include <array>
 #include <cstring>
-#include <nlohmann/json.hpp>
 
 #include "launcher/controls/paths.hpp"
 #include "launcher/failure.hpp"
+#include "launcher/faults_json.hpp"
 #include "launcher/sys/proc.hpp"
 #include "launcher/sys/unique_fd.hpp"
 
@@ -128,19 +128,10 @@ std::string SelftestReport::json() const {
            {"uid", uid},
            {"workspace_root", workspace_root},
            {"back_end", controls.back_end.empty() ? Json() : Json(controls.back_end)},
-           {"not_in_force", Json::array()},
-           {"not_found_out", Json::array()},
+           {"not_in_force", json_of(controls.missing)},
+           {"not_found_out", json_of(controls.unknown)},
            {"degraded", Json::array()},
            {"probes", Json::array()}};
-  const auto list = [](Json& array, const std::vector<NotInForce>& items) {
-    for (const NotInForce& item : items)
-      array.push_back({{"control", item.control},
-                       {"what", item.what},
-                       {"policy", item.policy},
-                       {"remedy", item.remedy}});
-  };
-  list(out["not_in_force"], controls.missing);
-  list(out["not_found_out"], controls.unknown);
   for (const Degraded& item : controls.degraded)
     out["degraded"].push_back({{"control", item.control}, {"what", item.what}});
   for (const ProbeAnswer& answer : controls.probes)

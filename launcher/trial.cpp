@@ -229,6 +229,9 @@ Trial TrialPolicy::launch(const std::vector<std::string>& words) const {
     trial.record.setup->control = control_of(plan.error().where);
     return trial;
   }
+  for (Step& step : plan->steps)
+    if (auto* attach = std::get_if<AttachNetwork>(&step.action); attach != nullptr && adjust_)
+      adjust_(*attach);
   Streams streams;
   if (!streams.good()) {
     trial.record.cause = Cause::kSetup;

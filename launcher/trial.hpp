@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -77,6 +78,9 @@ class TrialPolicy {
   [[nodiscard]] Trial launch_belljar(std::vector<std::string> words) const;
   [[nodiscard]] Trial launch(const std::vector<std::string>& words) const;
 
+  /// Of every launch from now on.
+  void adjust_network(std::function<void(AttachNetwork&)> adjust) { adjust_ = std::move(adjust); }
+
   /// The plan and the host of such a launch.
   [[nodiscard]] const Result<Host>& host() const { return host_; }
   [[nodiscard]] Result<Plan> plan() const;
@@ -90,6 +94,7 @@ class TrialPolicy {
   policy::Policy policy_;
   std::string program_;  ///< Where belljar is, inside.
   std::optional<std::string> second_work_;
+  std::function<void(AttachNetwork&)> adjust_;
   Result<Host> host_;
 };
 

@@ -54,7 +54,8 @@ int explain_command(const PolicyOptions& options, const ExplainOptions& asked);
 /// What `belljar probe` does inside a sandbox.
 struct ProbeOptions {
   std::vector<std::string> names;
-  std::string attempt;  ///< Of launcher/attempts.hpp.
+  std::string attempt;             ///< Of launcher/attempts.hpp.
+  std::vector<std::string> reach;  ///< Of launcher/network/reach.hpp, and the name servers.
   bool wait = false;
   bool spin = false;
 };

@@ -1,8 +1,10 @@
 // `belljar probe [NAME[=VALUE]...]`, internal: tries, from inside a sandbox, what the controls must
 // refuse, and looks for what must be so.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <span>
 #include <string_view>
@@ -10,8 +12,10 @@
 #include "launcher/attempts.hpp"
 #include "launcher/cli/options.hpp"
 #include "launcher/controls/control.hpp"
+#include "launcher/network/reach.hpp"
 #include "launcher/record.hpp"
 #include "launcher/sys/proc.hpp"
+#include "launcher/sys/read_file.hpp"
 
 namespace belljar::launcher {
 
@@ -82,6 +86,16 @@ int answer(const std::vector<std::string>& words) {
   return 0;
 }
 
+int reach_out(std::vector<std::string> targets) {
+  // Together with the launch, less than the self-test's three seconds.
+  constexpr std::chrono::milliseconds kPatience{700};
+  for (std::string& server : network::name_servers(sys::read_file(AT_FDCWD, "/etc/resolv.conf")))
+    targets.push_back(std::move(server));
+  for (const network::Reached& one : network::reach(targets, kPatience))
+    say(one.target, one.verdict, one.said);
+  return 0;
+}
+
 }  // namespace
 
 int probe_command(const ProbeOptions& options) {
@@ -89,6 +103,7 @@ int probe_command(const ProbeOptions& options) {
   for (volatile bool on = options.spin; on;) {
   }
   if (!options.attempt.empty()) return std::puts(attempt(options.attempt).c_str()) < 0 ? 1 : 0;
+  if (!options.reach.empty()) return reach_out(options.reach);
   // What the sandbox left open is looked for, not what belljar opened itself.
   close(sys::proc_directory());
   // Line by line: what the filter kills must not take the answers before it along.

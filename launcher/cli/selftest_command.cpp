@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "launcher/cli/options.hpp"
+#include "launcher/controls/control.hpp"
 #include "launcher/doctor.hpp"
 #include "launcher/failure.hpp"
 #include "policy/units.hpp"
@@ -24,6 +25,9 @@ Examples:
       As this uid; a session that has it is left alone.
   belljar --selftest --policy builtin:strict@1 -v
       Another policy, and every probe with its answer.
+  belljar --selftest --network --session-network private
+      Whether a session's network is its own: `private network`, or `SHARED network`
+      and why, within three seconds.
 
 Exit status: 0 everything is in force; 1 something is not; 2 usage, policy or settings;
 3 it could not be found out.)";
@@ -47,6 +51,7 @@ void SelftestCommand::add_to(CLI::App& app) {
       ->type_name("FILE|builtin:NAME");
   app.add_option("--uid", uid_, "Test as this uid. Default: the one kept for self-tests")
       ->type_name("N");
+  app.add_flag("--network", network_, "Test a session's private network, and nothing else");
   app.add_flag("--json", json_, "One JSON object instead of lines");
   app.add_flag("-v,--verbose", verbose_, "Say on standard error what was tried");
   settings_.declare(app);
@@ -71,39 +76,69 @@ int SelftestCommand::print(const SelftestReport& report) const {
   return report.controls.missing.empty() ? 3 : 1;
 }
 
-SelftestReport SelftestCommand::test(policy::Policy policy, const policy::Settings& settings,
-                                     std::optional<std::uint32_t> uid) const {
-  SelftestReport report;
-  report.policy_name = policy.name;
-  report.policy_digest = policy.digest;
-  if (policy_.empty() && settings.sandbox == "off") {
-    report.controls.missing.push_back(
+tl::expected<SessionSetting, NotInForce> SelftestCommand::setting_of(
+    policy::Policy policy, const policy::Settings& settings,
+    std::optional<std::uint32_t> uid) const {
+  if (policy_.empty() && settings.sandbox == "off")
+    return tl::unexpected<NotInForce>(
         {"sandbox",
          "off by " + settings.origin("sandbox") + ", so sessions run UNSANDBOXED",
          {},
          "remove it"});
-    return report;
-  }
   if (uid) policy.origins["identity.uid"] = {"--uid " + uid_, 0, 0};
   const policy::Policy named = policy;
-  const Result<SessionSetting> setting = session_setting(std::move(policy), settings, uid);
+  Result<SessionSetting> setting = session_setting(std::move(policy), settings, uid);
   if (!setting) {
     SetupFailure failure = describe_refusal(setting.error(), named);
     failure.control = "identity";
-    report.controls.missing.push_back(not_in_force(failure));
-    return report;
+    return tl::unexpected(not_in_force(failure));
   }
   for (const std::string& note : setting->notes)
     std::fprintf(stderr, "belljar: note: %s\n", note.c_str());
   if (verbose_)
     std::fprintf(stderr, "belljar: policy %s, uid %u, workspaces in %s\n", named.name.c_str(),
                  setting->ids.uid, setting->workspace_root.c_str());
+  return std::move(*setting);
+}
+
+SelftestReport SelftestCommand::test(policy::Policy policy, const policy::Settings& settings,
+                                     std::optional<std::uint32_t> uid) const {
+  SelftestReport report;
+  report.policy_name = policy.name;
+  report.policy_digest = policy.digest;
+  const auto setting = setting_of(std::move(policy), settings, uid);
+  if (!setting) {
+    report.controls.missing.push_back(setting.error());
+    return report;
+  }
   report = selftest(*setting);
   // Looking at the host costs time that only a failure is worth.
   if (!report.controls.missing.empty())
     explain_with_host(report, diagnose(*setting, settings, report));
   if (verbose_) print_probes(report.controls);
   return report;
+}
+
+NetworkReport SelftestCommand::test_its_network(policy::Policy policy,
+                                                const policy::Settings& settings,
+                                                std::optional<std::uint32_t> uid) const {
+  const std::string asked_for = origin_text(policy, "network.mode");
+  const bool shared = policy.network.mode == policy::NetworkMode::kShared;
+  const auto setting = setting_of(std::move(policy), settings, uid);
+  if (!setting) return {{setting.error()}};
+  if (!shared) return test_network(*setting);
+  return {{{std::string(kNetwork.name), "sessions have the host's network", asked_for,
+            "set BELLJAR_NETWORK or --session-network to private"}}};
+}
+
+int SelftestCommand::print(const NetworkReport& report) const {
+  if (json_)
+    std::printf("%s\n", report.json().c_str());
+  else if (report.is_private())
+    std::puts("private network");
+  else
+    std::printf("SHARED network: %s\n", report.text().c_str());
+  return report.is_private() ? 0 : 1;
 }
 
 int SelftestCommand::run() const {
@@ -123,7 +158,15 @@ int SelftestCommand::run() const {
     print_diagnostics(policy.error());
     return 2;
   }
-  return print(test(std::move(*policy), *settings, uid));
+  if (!network_) return print(test(std::move(*policy), *settings, uid));
+  const auto& mode = policy->network.mode;
+  if (mode == policy::NetworkMode::kPrivate || mode == policy::NetworkMode::kShared)
+    return print(test_its_network(std::move(*policy), *settings, uid));
+  std::fprintf(stderr,
+               "belljar: --network: there is nothing to test: the network is neither private nor "
+               "shared (%s)\n",
+               origin_text(*policy, "network.mode").c_str());
+  return 2;
 }
 
 }  // namespace belljar::launcher

@@ -5,6 +5,7 @@
 
 #include "launcher/cli/settings_options.hpp"
 #include "launcher/cli/subcommand.hpp"
+#include "launcher/network_selftest.hpp"
 #include "launcher/selftest.hpp"
 
 namespace belljar::launcher {
@@ -19,13 +20,22 @@ class SelftestCommand final : public Subcommand {
 
  private:
   void add_to(CLI::App& app) override;
+  /// As whom and where; what is wrong already.
+  [[nodiscard]] tl::expected<SessionSetting, NotInForce> setting_of(
+      policy::Policy policy, const policy::Settings& settings,
+      std::optional<std::uint32_t> uid) const;
   [[nodiscard]] SelftestReport test(policy::Policy policy, const policy::Settings& settings,
                                     std::optional<std::uint32_t> uid) const;
   [[nodiscard]] int print(const SelftestReport& report) const;
+  [[nodiscard]] NetworkReport test_its_network(policy::Policy policy,
+                                               const policy::Settings& settings,
+                                               std::optional<std::uint32_t> uid) const;
+  [[nodiscard]] int print(const NetworkReport& report) const;
 
   SettingsOptions settings_;
   std::string policy_;
   std::string uid_;
+  bool network_ = false;
   bool json_ = false;
   bool verbose_ = false;
 };

@@ -117,7 +117,8 @@ void plan_resolver(PlanBuilder& builder) {
 Status plan_private(PlanBuilder& builder) {
   BELLJAR_CHECK(check_private(builder.policy));
   const policy::Network& wanted = builder.policy.network;
-  builder.add(Phase::kBefore, AttachNetwork{wanted.allow, wanted.only, wanted.deny, {}},
+  builder.add(Phase::kBefore,
+              AttachNetwork{.allow = wanted.allow, .only = wanted.only, .deny = wanted.deny},
               "network.mode");
   builder.add(Phase::kNetwork, RaiseLoopback{}, "network.mode");
   builder.add(Phase::kNetwork, HandOverNamespaces{}, "network.mode");

@@ -26,9 +26,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A pasta that has made no interface by then is killed: one that failed may hang.
-constexpr std::chrono::seconds kDeadline{10};
-
 class Guard {
  public:
   Guard(const launcher::AttachNetwork& wanted, const Place& place, int way)
@@ -76,15 +73,15 @@ class Guard {
   }
 
   Status wait_for_interface() {
-    const Clock::time_point end = Clock::now() + kDeadline;
+    const Clock::time_point end = Clock::now() + wanted_.deadline;
     while (!BELLJAR_TRY(has_way_out(*inside_routes_))) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now());
       if (left.count() <= 0)
-        return fail({ErrorKind::kUnavailable, ETIMEDOUT,
-                     "pasta has made no interface within " + std::to_string(kDeadline.count()) +
-                         " s" + (pasta_.said().empty() ? "" : ": " + pasta_.said()),
-                     "network.mode",
-                     "see what `pasta --config-net true` says to the session's uid"});
+        return fail(
+            {ErrorKind::kUnavailable, ETIMEDOUT,
+             "pasta has made no interface within " + std::to_string(wanted_.deadline.count()) +
+                 " ms" + (pasta_.said().empty() ? "" : ": " + pasta_.said()),
+             "network.mode", "see what `pasta --config-net true` says to the session's uid"});
       BELLJAR_CHECK(look(inside_changes_->descriptor(), static_cast<int>(left.count())));
       if (over_) return {};
       (void)inside_changes_->drain();

@@ -4,6 +4,7 @@
 
 #include "launcher/network/netlink.hpp"
 #include "launcher/network/rules.hpp"
+#include "launcher/network_selftest.hpp"
 #include "planning.hpp"
 
 namespace belljar::network {
@@ -150,6 +151,58 @@ TEST_CASE("rules of what is reached are refused where nothing would hold them") 
     REQUIRE(!plan);
     CHECK(plan.error().where == "network.deny");
   }
+}
+
+// --- what the self-test makes of what is seen ---------------------------------------------------
+
+const launcher::NetworkLures kLures{"192.0.2.1:1000", "word", {"127.0.0.1:2000", "192.0.2.1:2000"}};
+
+std::vector<Reached> all_well() {
+  return {{"192.0.2.1:1000", "connected", "word"},
+          {"127.0.0.1:2000", "ECONNREFUSED", ""},
+          {"192.0.2.1:2000", "unanswered", ""},
+          {"192.0.0.3", "resolved", ""}};
+}
+
+/// The one fault of `seen`.
+std::string fault(const std::vector<Reached>& seen) {
+  const auto faults = launcher::judge_network(kLures, seen);
+  REQUIRE(faults.size() == 1);
+  return faults.front().what;
+}
+
+TEST_CASE("a network is private when its door, a name server, and nothing else answers") {
+  CHECK(launcher::judge_network(kLures, all_well()).empty());
+}
+
+TEST_CASE("each way in which a network is not private has its own words") {
+  auto seen = all_well();
+  seen[0].verdict = "unanswered";
+  seen[0].said.clear();
+  CHECK(fault(seen).find("outbound does not work") == 0);
+  seen = all_well();
+  seen[0].said = "another";
+  CHECK(fault(seen).find("outbound does not work") == 0);
+  seen = all_well();
+  seen[2] = {"192.0.2.1:2000", "connected", ""};
+  CHECK(fault(seen) == "a listener of the host's answers inside at 192.0.2.1:2000");
+  seen = all_well();
+  seen.erase(seen.begin() + 1);
+  CHECK(fault(seen) == "a listener of the host's was not tried at 127.0.0.1:2000");
+  seen = all_well();
+  seen[3] = {"192.0.0.3", "unanswered", ""};
+  CHECK(fault(seen) == "no resolver answers (192.0.0.3 unanswered)");
+  seen[3] = {"192.0.0.3", "resolved", "code 2"};
+  CHECK(fault(seen) == "no resolver answers (192.0.0.3 refuses: code 2)");
+  seen.pop_back();
+  CHECK(fault(seen) == "no resolver answers: /etc/resolv.conf names none inside");
+  CHECK(launcher::judge_network(kLures, {}).size() == 4);
+}
+
+TEST_CASE("name servers are those of IPv4, wherever they stand in the file") {
+  CHECK(name_servers("# nameserver 1.1.1.1\nsearch x\nnameserver 192.0.2.1\nnameserver ::1\n"
+                     "  nameserver\t192.0.2.2 # x\nnameserver") ==
+        std::vector<std::string>{"192.0.2.1", "192.0.2.2"});
 }
 
 }  // namespace
