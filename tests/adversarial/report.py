@@ -28,7 +28,6 @@ WAYS = ("P", "U", "R")
 ELSEWHERE = {
     "the launch service and the supervisor": ["C08", "K03", "K04", "K06", "K08", "K12", "A11", "A12"],
     "the files of a session": ["W01", "W02", "W03", "W04", "W05", "W07", "W08", "W09", "W10"],
-    "the private network": ["N04", "N05", "N06", "N07"],
     "HTTP and WebSocket": ["A01", "A02", "A03", "A04", "A05", "A06", "A07", "A08", "A09", "A13"],
 }
 

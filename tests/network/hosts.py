@@ -80,6 +80,7 @@ class PrivateNetworkTest(SandboxTest):
     """A test beside such a host. `self.host` and `self.internet` are its namespaces."""
 
     tun_mode = "666"
+    found = PUBLIC  # What the resolver says of every name.
     resolvers = f"search example.org\nnameserver {RESOLVER}\n"
     way_out = True
 
@@ -137,16 +138,22 @@ class PrivateNetworkTest(SandboxTest):
             _answer(self.listener(space, address, port, socket.SOCK_DGRAM), lambda _: name.encode())
 
     def serve_names(self, space):
-        """A resolver that knows one address for all names."""
+        """A resolver that knows one address for all names, or one after another."""
+        answers = self.answers()
+
         def answer(query):
             end = query.index(b"\0", 12) + 5
-            found = b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4" + socket.inet_aton(PUBLIC)
-            if query[end - 4:end - 2] != b"\0\1":
-                found = b""
+            found = b""
+            if query[end - 4:end - 2] == b"\0\1":
+                found = b"\xc0\x0c\0\1\0\1\0\0\0\x3c\0\4" + socket.inet_aton(next(answers))
             head = query[:2] + b"\x81\x80\0\1" + (b"\0\1" if found else b"\0\0") + b"\0\0\0\0"
             return head + query[12:end] + found
 
         _answer(self.listener(space, RESOLVER, 53, socket.SOCK_DGRAM), answer)
+
+    def answers(self):
+        while True:
+            yield self.found
 
     # --- sandboxes on it -------------------------------------------------------------------------
 
