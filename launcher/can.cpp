@@ -17,7 +17,7 @@
 #include "launcher/controls/promises.hpp"
 #include "launcher/endpoint.hpp"
 #include "launcher/failure.hpp"
-#include "launcher/network/host_addresses.hpp"
+#include "launcher/network/deciding.hpp"
 #include "launcher/session_eyes.hpp"
 #include "launcher/sys/landlock.hpp"
 #include "launcher/view.hpp"
@@ -112,13 +112,9 @@ class Question {
   Result<Answer> by_rules(std::string_view address, const Endpoint& to, const std::string& mode) {
     if (to.family() != AF_INET)
       return no(Decision::kNoNetwork, "a private network has IPv4 only, " + mode, "network.mode");
-    const policy::Network& wanted = policy_.network;
-    const network::Socket route = BELLJAR_TRY(network::Socket::open(NETLINK_ROUTE));
-    const network::HostAddresses own = BELLJAR_TRY(network::host_addresses(route));
-    const std::vector<network::Rule> rules =
-        BELLJAR_TRY(network::rules_of({wanted.allow, wanted.only, wanted.deny, {}}, own));
     const auto& inside = reinterpret_cast<const sockaddr_in&>(to.address);
-    const network::Rule& rule = network::rule_for(rules, ntohl(inside.sin_addr.s_addr), to.port);
+    const network::Rule rule = BELLJAR_TRY(
+        network::deciding_rule(policy_.network, ntohl(inside.sin_addr.s_addr), to.port));
     if (!rule.accept)
       return no(Decision::kNoNetwork,
                 "a private network does not reach it: " + rule.because + ", " + mode,

@@ -96,6 +96,7 @@ struct Lower {
   std::optional<Op> operator()(const HoldDirectories&) const { return std::nullopt; }
   std::optional<Op> operator()(const MapOwner&) const { return std::nullopt; }
   std::optional<Op> operator()(const AttachNetwork&) const { return std::nullopt; }
+  std::optional<Op> operator()(const PublishPorts&) const { return std::nullopt; }
   std::optional<Op> operator()(const CreateNamespaces&) const { return std::nullopt; }
 
   std::optional<Op> operator()(const MapIds& a) const {

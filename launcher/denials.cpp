@@ -10,6 +10,7 @@
 
 #include "launcher/controls/paths.hpp"
 #include "launcher/controls/promises.hpp"
+#include "launcher/network/deciding.hpp"
 #include "launcher/record.hpp"
 #include "launcher/seccomp/names.hpp"
 #include "launcher/seccomp/seccomp.hpp"
@@ -274,6 +275,50 @@ std::string DenialJudge::change_of_read_only(const std::string& by, const std::s
                      : policy::member_path("filesystem.mounts", path) + "={\"type\":\"tmpfs\"}";
 }
 
+std::optional<Denial> DenialJudge::by_rules(const std::string& address, std::uint16_t port) const {
+  const auto range = policy::parse_ipv4_range(address);
+  const std::string to = address + ":" + std::to_string(port);
+  if (!range) {
+    Denial denial = of("connect", to, "ENETUNREACH", "network.mode", "network.mode=shared");
+    denial.because = "a private network has IPv4 only, " + view_.origin("network.mode");
+    return denial;
+  }
+  const Result<network::Rule> rule = network::deciding_rule(policy_.network, range->address, port);
+  if (!rule || rule->accept) return std::nullopt;
+  const auto found = policy_.network.deny.find(policy::text_of(rule->to));
+  const bool by_deny =
+      found != policy_.network.deny.end() && found->second.because == rule->because;
+  const std::string denied = by_deny ? found->first : "";
+  const bool left_out = rule->to.length == 0 && policy_.network.only;
+  const std::string line = by_deny    ? policy::member_path("network.deny", denied)
+                           : left_out ? "network.only"
+                                      : "network.mode";
+  Denial denial = of("connect", to, "ECONNREFUSED", line, opening(*range, port, denied));
+  denial.because = "a private network does not reach it: " + rule->because;
+  return denial;
+}
+
+std::string DenialJudge::opening(const policy::Ipv4Range& address, std::uint16_t port,
+                                 const std::string& denied) const {
+  policy::Network open = policy_.network;
+  std::string change = denied.empty() ? "" : policy::member_path("network.deny", denied) + "=null";
+  if (!denied.empty()) {
+    open.deny.erase(denied);
+  } else if (policy::is_private(address) || open.only) {
+    const bool is_private = policy::is_private(address);
+    const std::string name = policy::text_of(address);
+    policy::Destination& entry = (is_private ? open.allow : *open.only)[name];
+    const std::string path =
+        policy::member_path(is_private ? "network.allow" : "network.only", name);
+    change = entry.because.empty()
+                 ? path + "={\"ports\":[" + std::to_string(port) + "],\"because\":\"why\"}"
+                 : ports_with(path + ".ports", entry.ports, port);
+    entry.ports.push_back(port);
+  }
+  const Result<network::Rule> rule = network::deciding_rule(open, address.address, port);
+  return rule && rule->accept ? change : std::string();
+}
+
 std::optional<Denial> DenialJudge::connect(const std::string& address, std::uint16_t port,
                                            bool loopback, bool tcp) const {
   const std::string to = address + ":" + std::to_string(port);
@@ -285,6 +330,8 @@ std::optional<Denial> DenialJudge::connect(const std::string& address, std::uint
         "there is no network but the sandbox's own loopback, " + view_.origin("network.mode");
     return denial;
   }
+  if (has_own_network(policy_, host_) && !loopback)
+    if (std::optional<Denial> refused = by_rules(address, port)) return refused;
   if (!tcp || !landlock_refuses(plan_, port, sys::kLandlockConnectTcp)) return std::nullopt;
   Denial denial = of("connect", to, "EACCES", "landlock.connect_tcp",
                      ports_with("landlock.connect_tcp", policy_.landlock.connect_tcp, port));

@@ -13,6 +13,7 @@
 #include "launcher/host.hpp"
 #include "launcher/plan.hpp"
 #include "launcher/view.hpp"
+#include "policy/ipv4.hpp"
 #include "policy/policy.hpp"
 
 namespace belljar::launcher {
@@ -62,6 +63,13 @@ class DenialJudge {
   [[nodiscard]] Denial kill() const;
 
  private:
+  /// What the rules of a private network refuse now; by number, IPv6 not at all.
+  [[nodiscard]] std::optional<Denial> by_rules(const std::string& address,
+                                               std::uint16_t port) const;
+  /// What lets a private network reach it, which the entry `denied` of network.deny keeps away, or
+  /// another rule does; empty where nothing does.
+  [[nodiscard]] std::string opening(const policy::Ipv4Range& address, std::uint16_t port,
+                                    const std::string& denied) const;
   [[nodiscard]] Denial of(std::string what, std::string subject, std::string error,
                           const std::string& policy_path, std::string change) const;
   /// What a call takes besides the filter's word.

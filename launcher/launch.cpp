@@ -32,6 +32,7 @@
 #include "launcher/failure.hpp"
 #include "launcher/namespace_joins.hpp"
 #include "launcher/network/private_network.hpp"
+#include "launcher/network/publish.hpp"
 #include "launcher/output_relay.hpp"
 #include "launcher/own_mounts.hpp"
 #include "launcher/sys/id_ranges.hpp"
@@ -155,7 +156,8 @@ class Launcher {
         meter_(plan),
         cpu_meter_(plan, cgroups_),
         denials_(plan, policy, host),
-        network_(plan) {}
+        network_(plan),
+        published_(plan) {}
 
   Record run() {
     const Clock::time_point begun = Clock::now();
@@ -176,6 +178,7 @@ class Launcher {
       }
     }
     cgroups_.remove();
+    published_.end();
     end_network();
     note_denials();
     record_.usage.wall = since(begun);
@@ -234,6 +237,7 @@ class Launcher {
     signals_ = UniqueFd(signalfd(-1, &forwarded, SFD_CLOEXEC));
     if (!signals_.valid()) return sys_failure(errno, "make a signalfd");
     BELLJAR_CHECK(meter_.begin());
+    BELLJAR_CHECK(published_.open());
     BELLJAR_CHECK(joins_.open(plan_, host_));
     surroundings_.joins = joins_.list();
     return carry_out_own_steps();
@@ -262,6 +266,7 @@ class Launcher {
     surroundings_.back_end = record_.back_end;
     // Of a first attempt with the other back end.
     (void)network_.end();
+    published_.stop();
     if (record_.back_end == BackEnd::kLegacy)
       if (const auto failed = mounts_.give_tree_up(plan_, record_.degraded)) {
         refuse_step(*failed);
@@ -517,7 +522,7 @@ class Launcher {
 
   Attempt watch() {
     for (;;) {
-      constexpr std::size_t kOwn = 7;
+      constexpr std::size_t kOwn = 8;
       std::array<pollfd, kOwn + OutputRelay::kPolls + TerminalRelay::kPollCount> ready = {
           {{control_.get(), POLLIN, 0},
            {signals_.get(), POLLIN, 0},
@@ -525,7 +530,8 @@ class Launcher {
            {cgroups_.memory_event(), POLLIN, 0},
            {denials_.descriptor(), POLLIN, 0},
            {started_ && attendant_ != nullptr ? attendant_->descriptor() : -1, POLLIN, 0},
-           {network_.descriptor(), POLLIN, 0}}};
+           {network_.descriptor(), POLLIN, 0},
+           {published_.descriptor(), POLLIN, 0}}};
       relay_.wait_for(ready.data() + kOwn);
       const auto relayed = std::span(ready).last<TerminalRelay::kPollCount>();
       std::ranges::copy(terminal_.wanted(), relayed.begin());
@@ -553,6 +559,7 @@ class Launcher {
       terminal_.move(relayed);
       if (ready[6].revents != 0)
         if (std::optional<Attempt> end = hear_of_network()) return *end;
+      if (ready[7].revents != 0) return lose_published_ports();
       if (ready[1].revents != 0) pass_signal_on();
       if (ready[5].revents != 0) attendant_->serve();
       if (const auto end = wanted_end()) return end_for(*end);
@@ -596,15 +603,23 @@ class Launcher {
       if (::send(control_.get(), &up, sizeof up, MSG_NOSIGNAL) == sizeof up) return std::nullopt;
       return give_up("tell init that its network is up", errno);
     }
-    if (!started_) return cannot_attach(network_.failure());
+    if (!started_) return cannot_attach<AttachNetwork>(network_.failure());
     record_.network_error = network_.failure().what;
     return end_with(Cause::kNetworkLost);
   }
 
+  Attempt lose_published_ports() {
+    const Error error = published_.failure();
+    if (!started_) return cannot_attach<PublishPorts>(error);
+    record_.network_error = error.what;
+    return end_with(Cause::kNetworkLost);
+  }
+
+  template <class Action>
   Attempt cannot_attach(const Error& error) {
     kill_sandbox();
     finish();
-    refuse_step({step_of<AttachNetwork>(), error});
+    refuse_step({step_of<Action>(), error});
     return Attempt::kDone;
   }
 
@@ -815,8 +830,10 @@ class Launcher {
   }
 
   void attach(std::array<UniqueFd, 2>& spaces) {
-    if (Status begun = network_.start(std::move(spaces[0]), std::move(spaces[1])); !begun)
-      own_failure_ = begun.error();
+    Status begun = published_.start(spaces[0].get(), spaces[1].get());
+    if (begun && network_.wanted())
+      begun = network_.start(std::move(spaces[0]), std::move(spaces[1]));
+    if (!begun) own_failure_ = begun.error();
   }
 
   void take(UniqueFd descriptor, MessageKind kind) {
@@ -1133,6 +1150,7 @@ class Launcher {
   NamespaceJoins joins_;
   DenialWatch denials_;
   network::PrivateNetwork network_;
+  network::PublishedPorts published_;
   Surroundings surroundings_;
   const CreateNamespaces* create_ = nullptr;
   const MapIds* map_ = nullptr;

@@ -6,11 +6,13 @@
 namespace belljar::launcher {
 namespace {
 
-/// Rules of what is reached hold in a private network alone: without one nothing starts.
+/// Rules of what is reached hold in a private network alone, and ports are published into one that
+/// is the sandbox's own: without it nothing starts.
 bool may_share_instead(const Record& record, const policy::Policy& policy) {
   return policy.network.mode == policy::NetworkMode::kPrivate &&
          policy.network.enforce == policy::Enforce::kPrefer && !policy.network.has_rules() &&
-         record.cause == Cause::kSetup && record.setup && record.setup->control == kNetwork.name;
+         policy.network.publish.empty() && record.cause == Cause::kSetup && record.setup &&
+         record.setup->control == kNetwork.name;
 }
 
 }  // namespace

@@ -163,6 +163,13 @@ struct Describe {
     if (!a.allow.empty()) text += ", " + std::to_string(a.allow.size()) + " private ranges";
     return text + " and the host's resolver, no address of the host's; read the rules back";
   }
+  std::string operator()(const PublishPorts& a) const {
+    std::string text;
+    for (const PublishPorts::Port& port : a.ports)
+      text += (text.empty() ? "lead what comes to " : ", to ") + port.outside + " to port " +
+              std::to_string(port.inside) + " inside";
+    return text;
+  }
   std::string operator()(const HandOverNamespaces&) const {
     return "hand the network namespace to belljar";
   }

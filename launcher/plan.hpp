@@ -132,6 +132,16 @@ struct AttachNetwork {
   std::chrono::milliseconds deadline = std::chrono::seconds(10);
 };
 
+/// Listeners of the caller's outside, each of which leads to one port on the sandbox's loopback
+/// (launcher/network/publish.hpp), once init has handed the namespaces over.
+struct PublishPorts {
+  struct Port {
+    std::string outside;  ///< "127.0.0.1:8080" or a path.
+    std::uint16_t inside = 0;
+  };
+  std::vector<Port> ports;
+};
+
 // --- init -------------------------------------------------------------------------------------
 
 /// A line of a uid_map or gid_map: `inside` is what the sandbox sees, `outside` what the host sees.
@@ -409,15 +419,15 @@ struct StandBy {};
 
 using StepAction =
     std::variant<SetGroups, JoinNamespace, MakeCgroup, LimitCgroup, MeterCpuTime, RelayOutput,
-                 MeasureDisk, HoldDirectories, MapOwner, AttachNetwork, CreateNamespaces, MapIds,
-                 TakeIds, EnterTimeNamespace, GuardInit, JoinKeyring, RaiseLoopback,
-                 HandOverNamespaces, AwaitNetwork, SetHostname, CoverFile, AttachRoot, BindMount,
-                 MountTmpfs, MountOverlay, MountMqueue, MountProc, MountDev, MakeDirectory,
-                 MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot, ForbidUserNamespaces,
-                 PivotRoot, OpenTerminal, TakeLandlock, CheckNamespaces, DropCapabilities,
-                 CheckInit, ForgetLauncher, TakeStreams, NewProcessGroup, SetUmask, SetLimit,
-                 NullDescriptor, CloseDescriptors, ChangeDirectory, SetNoNewPrivileges,
-                 InstallFilter, CheckPayload, Exec, StandBy>;
+                 MeasureDisk, HoldDirectories, MapOwner, AttachNetwork, PublishPorts,
+                 CreateNamespaces, MapIds, TakeIds, EnterTimeNamespace, GuardInit, JoinKeyring,
+                 RaiseLoopback, HandOverNamespaces, AwaitNetwork, SetHostname, CoverFile,
+                 AttachRoot, BindMount, MountTmpfs, MountOverlay, MountMqueue, MountProc, MountDev,
+                 MakeDirectory, MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot,
+                 ForbidUserNamespaces, PivotRoot, OpenTerminal, TakeLandlock, CheckNamespaces,
+                 DropCapabilities, CheckInit, ForgetLauncher, TakeStreams, NewProcessGroup,
+                 SetUmask, SetLimit, NullDescriptor, CloseDescriptors, ChangeDirectory,
+                 SetNoNewPrivileges, InstallFilter, CheckPayload, Exec, StandBy>;
 
 struct Step {
   Side side = Side::kInit;

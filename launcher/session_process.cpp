@@ -15,7 +15,7 @@
 
 namespace belljar::launcher {
 
-void close_all_but(std::initializer_list<int> keep) {
+void close_all_but(const std::vector<int>& keep) {
   std::vector<int> others;
   if (DIR* list = opendir("/proc/self/fd")) {
     while (const dirent* entry = readdir(list)) {

@@ -3,13 +3,13 @@
 
 #include <sys/types.h>
 
-#include <initializer_list>
+#include <vector>
 
 namespace belljar::launcher {
 
 /// Closes every other descriptor: belljar's control socket must not outlive it in a helper. Ends
 /// the process when it cannot.
-void close_all_but(std::initializer_list<int> keep);
+void close_all_but(const std::vector<int>& keep);
 
 /// The session's ids for good, no capability, no new privileges, nobody who looks into it, and an
 /// end with its parent. Ends the process when it cannot.

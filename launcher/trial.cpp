@@ -127,8 +127,10 @@ std::string own_program() {
   return got <= 0 ? std::string() : std::string(path.data(), static_cast<std::size_t>(got));
 }
 
-/// Output comes back, and descriptors that only the real caller holds are not asked for.
+/// Output comes back, and what only the real caller holds is not asked for: descriptors, and places
+/// to listen at, where a session may listen meanwhile.
 void open_streams(policy::Policy& policy) {
+  policy.network.publish.clear();
   policy.io.standard_output = policy.io.standard_error = policy::Stdio::kInherit;
   policy.io.keep.clear();
 }

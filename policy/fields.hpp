@@ -232,8 +232,10 @@ struct Fields<Network> {
       field("deny", &Network::deny, MapOf<AddressRange, Section<Destination>>{},
             "What a private network never reaches, whatever else is said.",
             R"({"198.51.100.0/24": {"because": "the payroll"}})"),
-      Reserved{"dns", "Name servers."},
-      Reserved{"publish", "Ports that the host can reach."}};
+      field("publish", &Network::publish, MapOf<OutsideAddress, EgressPort>{},
+            "Loopback ports and sockets outside, each with the port inside that it leads to.",
+            R"({"127.0.0.1:8080": 80, "/run/app.sock": 8000})"),
+      Reserved{"dns", "Name servers."}};
 };
 
 template <>

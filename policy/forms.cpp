@@ -648,6 +648,31 @@ bool PrivateRange::check(Reader& reader, const Place& place, std::string_view ke
                                  "unless network.only or network.deny keeps them away");
 }
 
+bool OutsideAddress::check(Reader& reader, const Place& place, std::string_view key) {
+  constexpr Ipv4Range kLoopback{0x7f000000, 8};
+  // Of sun_path, without its end (man 7 unix).
+  constexpr std::size_t kLongestPath = 107;
+  if (key.starts_with('/')) {
+    const std::optional<std::string> path = check_path_key(reader, place, key);
+    if (!path || (*path == key && key.size() <= kLongestPath)) return path.has_value();
+    return reader.error(place,
+                        "the path of a socket has no \"//\", \"/.\" or \"/\" at its end, "
+                        "and at most 107 bytes, got " +
+                            in_quotes(key));
+  }
+  const std::size_t colon = key.rfind(':');
+  const auto address = parse_ipv4_range(key.substr(0, colon));
+  const std::string port(colon == std::string_view::npos ? "" : key.substr(colon + 1));
+  const auto number = parse_decimal(port);
+  const bool good = address && address->length == 32 && kLoopback.contains(*address) && number &&
+                    *number >= 1 && *number <= 65535 && port == std::to_string(*number);
+  return good ? true
+              : reader.error(place,
+                             "expected a loopback address and a port such as "
+                             "\"127.0.0.1:8080\", or the path of a socket, got " +
+                                 in_quotes(key));
+}
+
 bool SyscallName::check(Reader& reader, const Place& place, std::string_view key) {
   const auto allowed = [](char c) { return (c >= 'a' && c <= 'z') || is_digit(c) || c == '_'; };
   if (!key.empty() && std::all_of(key.begin(), key.end(), allowed)) return true;

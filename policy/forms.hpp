@@ -331,6 +331,10 @@ struct AddressRange {
 struct PrivateRange {
   static bool check(Reader& reader, const Place& place, std::string_view key);
 };
+/// "127.0.0.1:8080", on loopback, or the path of a socket.
+struct OutsideAddress {
+  static bool check(Reader& reader, const Place& place, std::string_view key);
+};
 struct VariableName {
   static bool check(Reader& reader, const Place& place, std::string_view key);
 };

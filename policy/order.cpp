@@ -218,6 +218,16 @@ void DestinationsGrow::compare(Comparison& comparison, const Destinations& inner
   compare_each(comparison, outer, inner, kRule);
 }
 
+void PublishedShrink::compare(Comparison& comparison,
+                              const std::map<std::string, std::uint16_t>& inner,
+                              const std::map<std::string, std::uint16_t>& outer) {
+  for (const auto& [outside, port] : inner) {
+    const auto found = outer.find(outside);
+    if (found != outer.end() && found->second == port) continue;
+    comparison.within(outside, [&] { comparison.add(kRule); });
+  }
+}
+
 void EachSame::compare(Comparison& comparison, const std::map<std::string, std::string>& inner,
                        const std::map<std::string, std::string>& outer) {
   const auto check = [&](const auto& here, const auto& there) {

@@ -224,6 +224,11 @@ struct DestinationsGrow {
   static constexpr std::string_view kRule = "what is kept away may only grow";
   static void compare(Comparison& comparison, const Destinations& inner, const Destinations& outer);
 };
+struct PublishedShrink {
+  static constexpr std::string_view kRule = "what is published may only be taken away";
+  static void compare(Comparison& comparison, const std::map<std::string, std::uint16_t>& inner,
+                      const std::map<std::string, std::uint16_t>& outer);
+};
 struct EachSame {
   static constexpr std::string_view kRule = "values may not be added, removed or changed";
   static void compare(Comparison& comparison, const std::map<std::string, std::string>& inner,
@@ -304,10 +309,10 @@ struct Orders<Filesystem> {
 };
 template <>
 struct Orders<Network> {
-  static constexpr auto kTable =
-      std::tuple{ordered("mode", TowardsNoNetwork{}), ordered("enforce", TowardsRequire{}),
-                 ordered("allow", DestinationsShrink{}),
-                 ordered("only", DestinationsShrinkFromAll{}), ordered("deny", DestinationsGrow{})};
+  static constexpr auto kTable = std::tuple{
+      ordered("mode", TowardsNoNetwork{}),    ordered("enforce", TowardsRequire{}),
+      ordered("allow", DestinationsShrink{}), ordered("only", DestinationsShrinkFromAll{}),
+      ordered("deny", DestinationsGrow{}),    ordered("publish", PublishedShrink{})};
 };
 template <>
 struct Orders<Syscalls> {

@@ -176,6 +176,8 @@ struct Network {
   Destinations allow;                   ///< Private ranges that are reached all the same.
   std::optional<Destinations> only;     ///< Of public addresses these alone; absent: all.
   Destinations deny;                    ///< Beats both.
+  /// By "127.0.0.1:PORT" or the path of a socket, outside: the port inside that it leads to.
+  std::map<std::string, std::uint16_t> publish;
 
   [[nodiscard]] bool has_rules() const { return !allow.empty() || only || !deny.empty(); }
 };

@@ -165,6 +165,9 @@ Json key_schema(AddressRange) {
   return {{"pattern", "^([0-9]{1,3}[.]){3}[0-9]{1,3}(/([0-9]|[12][0-9]|3[01]))?$"}};
 }
 Json key_schema(PrivateRange) { return key_schema(AddressRange{}); }
+Json key_schema(OutsideAddress) {
+  return {{"pattern", "^(/.+|127([.][0-9]{1,3}){3}:[1-9][0-9]{0,4})$"}};
+}
 Json key_schema(SyscallName) { return {{"pattern", "^[a-z0-9_]+$"}}; }
 Json key_schema(EnvironmentName) { return {{"pattern", "^[^=]+$"}}; }
 Json key_schema(VariableName) { return {{"pattern", "^[A-Za-z0-9_]{1,64}$"}}; }

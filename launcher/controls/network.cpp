@@ -6,7 +6,7 @@
 
 #include "launcher/controls/facts.hpp"
 #include "launcher/controls/promises.hpp"
-#include "launcher/network/rules.hpp"
+#include "launcher/network/deciding.hpp"
 
 namespace belljar::launcher {
 namespace {
@@ -116,10 +116,7 @@ void plan_resolver(PlanBuilder& builder) {
 
 Status plan_private(PlanBuilder& builder) {
   BELLJAR_CHECK(check_private(builder.policy));
-  const policy::Network& wanted = builder.policy.network;
-  builder.add(Phase::kBefore,
-              AttachNetwork{.allow = wanted.allow, .only = wanted.only, .deny = wanted.deny},
-              "network.mode");
+  builder.add(Phase::kBefore, network::wanted_by(builder.policy.network), "network.mode");
   builder.add(Phase::kNetwork, RaiseLoopback{}, "network.mode");
   builder.add(Phase::kNetwork, HandOverNamespaces{}, "network.mode");
   plan_resolver(builder);
@@ -137,9 +134,30 @@ Status check_no_rules(const policy::Network& network) {
                 "set network.mode to \"private\", or remove them");
 }
 
+/// A process of the session's goes into the namespaces that init hands over.
+Status plan_published(PlanBuilder& builder) {
+  const policy::Policy& policy = builder.policy;
+  if (policy.network.publish.empty()) return {};
+  if (!has_own_network(policy, builder.host))
+    return refuse("a port is published into a network of the sandbox's own only", "network.publish",
+                  "set network.mode to \"private\" or \"none\", or remove it");
+  if (policy.namespaces.user == policy::NamespaceMode::kJoin)
+    return refuse(
+        "whoever leads connections inside has no rights in a user namespace that is joined",
+        "network.publish", "set namespaces.user to \"new\", or remove it");
+  PublishPorts publish;
+  for (const auto& [outside, inside] : policy.network.publish)
+    publish.ports.push_back({outside, inside});
+  builder.add(Phase::kBefore, std::move(publish), "network.publish");
+  if (policy.network.mode == NetworkMode::kNone)
+    builder.add(Phase::kNetwork, HandOverNamespaces{}, "network.publish");
+  return {};
+}
+
 Status plan(PlanBuilder& builder) {
   const policy::Network& network = builder.policy.network;
   if (network.mode != NetworkMode::kPrivate) BELLJAR_CHECK(check_no_rules(network));
+  BELLJAR_CHECK(plan_published(builder));
   switch (network.mode.mode) {
     case NetworkMode::kNone:
       builder.add(Phase::kNetwork, RaiseLoopback{}, "network.mode");

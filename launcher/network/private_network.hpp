@@ -34,6 +34,8 @@ class PrivateNetwork {
   [[nodiscard]] int descriptor() const { return way_.get(); }
   void hear();
 
+  /// Whether the plan has one.
+  [[nodiscard]] bool wanted() const { return wanted_ != nullptr; }
   [[nodiscard]] State state() const { return state_; }
   [[nodiscard]] const Error& failure() const { return failure_; }
 

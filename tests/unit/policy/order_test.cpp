@@ -183,6 +183,18 @@ TEST_CASE("destinations can only be taken away, and what is denied can only grow
   CHECK(above(all, one("deny", "192.0.2.1")) == "network.deny[\"192.0.2.1\"]\n");
 }
 
+TEST_CASE("what is published can only be taken away") {
+  const auto publish = [](std::string_view members) {
+    return R"("network":{"mode":"none","publish":{)" + std::string(members) + "}}";
+  };
+  const std::string one = publish(R"("127.0.0.1:8080":80)");
+  CHECK(above(publish(""), one) == "");
+  CHECK(above(one, one) == "");
+  CHECK(above(one, publish("")) == "network.publish[\"127.0.0.1:8080\"]\n");
+  CHECK(above(publish(R"("127.0.0.1:8080":81)"), one) == "network.publish[\"127.0.0.1:8080\"]\n");
+  CHECK(above(publish(R"("/run/app.sock":80)"), one) == "network.publish[\"/run/app.sock\"]\n");
+}
+
 TEST_CASE("what cannot be ordered may not change at all") {
   constexpr Change kChanges[] = {
       {R"("identity":{"uid":5})", R"("identity":{"uid":6})"},

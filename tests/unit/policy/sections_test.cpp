@@ -33,7 +33,7 @@ TEST_CASE("extensions and $schema are ignored at the top level only") {
   CHECK(errors_in(R"("$schema":"s.json","x-team":{"anything":[null]})") == "");
   CHECK(errors_in(R"("network":{"x-team":1})") ==
         "p.json:1:25: network[\"x-team\"]: unknown key (one of: mode, enforce, "
-        "allow, only, deny)");
+        "allow, only, deny, publish)");
 }
 
 TEST_CASE("keys of the design that are not enforced are refused wherever they are") {
@@ -41,10 +41,18 @@ TEST_CASE("keys of the design that are not enforced are refused wherever they ar
     CHECK(errors_in("\"" + std::string(key) + "\":{}") ==
           "p.json:1:14: " + std::string(key) + ": " + std::string(kRefused));
   }
-  for (const char* key : {"dns", "publish"}) {
-    CHECK(first_message("\"network\":{\"" + std::string(key) + "\":[]}") == kRefused);
-  }
+  CHECK(first_message(R"("network":{"dns":[]})") == kRefused);
   CHECK(first_message(R"("report":null)") == kRefused);
+}
+
+TEST_CASE("ports are published at loopback addresses and sockets") {
+  const Policy policy =
+      load_body(R"("network":{"publish":{"127.1.2.3:8080":80,"/run/app.sock":8000,"/x":null}})");
+  CHECK(policy.network.publish ==
+        std::map<std::string, std::uint16_t>{{"/run/app.sock", 8000}, {"127.1.2.3:8080", 80}});
+  for (const char* outside : {"10.0.0.1:80", "127.0.0.1:0", "127.0.0.1", "x", "/a/../b"})
+    CHECK(first_message(R"("network":{"publish":{")" + std::string(outside) + "\":80}}") != "");
+  CHECK(first_message(R"("network":{"publish":{"127.0.0.1:80":0}})") != "");
 }
 
 TEST_CASE("a test tries something that is denied or allowed, or runs a command that ends") {
