@@ -1,6 +1,7 @@
 #include "launcher/facts.hpp"
 
 #include <fcntl.h>
+#include <linux/rtnetlink.h>
 #include <linux/stat.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -14,6 +15,8 @@
 
 #include "launcher/controls/control.hpp"
 #include "launcher/controls/paths.hpp"
+#include "launcher/network/host_addresses.hpp"
+#include "launcher/network/pasta.hpp"
 #include "launcher/sys/id_ranges.hpp"
 #include "launcher/sys/landlock.hpp"
 
@@ -163,6 +166,15 @@ void look_at_workspace_root(Facts& facts, const SessionIds& ids, const Host& cal
   }
 }
 
+void look_at_network(Facts& facts) {
+  const Result<std::string> pasta = network::find_pasta();
+  facts.pasta = pasta.has_value();
+  if (pasta) facts.pasta_lacks = network::options_lacking(*pasta);
+  const auto route = network::Socket::open(NETLINK_ROUTE);
+  const Result<bool> way_out = route ? network::has_way_out(*route) : Result<bool>(true);
+  facts.way_out = !way_out || *way_out;
+}
+
 }  // namespace
 
 Facts observe_facts(const SessionIds& ids, const Host& caller, const std::string& workspace_root) {
@@ -181,6 +193,7 @@ Facts observe_facts(const SessionIds& ids, const Host& caller, const std::string
   look_at_cgroups(facts);
   look_at_limits(facts);
   look_at_workspace_root(facts, ids, caller);
+  look_at_network(facts);
   facts.tries = try_steps(ids, caller);
   return facts;
 }

@@ -21,6 +21,7 @@ struct Tries {
   Tried proc_full, proc_read_only, proc_processes, sethostname, pivot_root;
   Tried seccomp;  ///< EFAULT where filters can be installed.
   Tried tun;
+  Tried nftables;  ///< The rules of a private network, in a namespace of their own.
 };
 
 struct Facts {
@@ -48,6 +49,10 @@ struct Facts {
   std::string cgroups;                                ///< "v1", "v2", "v1 and v2", "none"
   std::optional<std::uint64_t> pids_max, memory_max;  ///< Of the cgroup that the caller is in.
   std::map<std::string, std::uint64_t> hard_limits;  ///< By the policy's names; unlimited ones not.
+
+  bool pasta = true;                     ///< It is installed,
+  std::vector<std::string> pasta_lacks;  ///< but for these options, which are used of it.
+  bool way_out = true;                   ///< A default route (IPv4).
 
   std::string workspace_root;
   bool root_noexec = false, root_nosuid = false, root_readonly = false;

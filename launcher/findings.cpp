@@ -442,16 +442,77 @@ Answers room_for_sessions(const Question& q) {
   return found;
 }
 
-Answers tun_device(const Question& q) {
-  if (q.policy.network.mode != policy::NetworkMode::kPrivate || worked(q.facts.tries.tun))
-    return {};
-  const bool absent = is(q.facts.tries.tun, ENOENT);
-  return {{"no-tun", "network", Weight::kNote, came_of("/dev/net/tun", q.facts.tries.tun),
-           absent ? "give the container the device: devices: [\"/dev/net/tun:/dev/net/tun\"]"
-                  : "let the session's uid open it: chmod 0666 /dev/net/tun",
-           absent ? std::vector<std::string>{"# docker-compose.yml, at the service:",
-                                             "#   devices: [\"/dev/net/tun:/dev/net/tun\"]"}
-                  : std::vector<std::string>{"chmod 0666 /dev/net/tun"}}};
+/// Whether the policy gets along with the host's network in place of a private one.
+Weight weight_of_network(const policy::Network& network) {
+  const bool shares_instead =
+      network.enforce == Enforce::kPrefer && !network.has_rules() && network.publish.empty();
+  return shares_instead ? Weight::kWeaker : Weight::kMissing;
+}
+
+HostFinding tun_finding(const Question& q, Weight weight) {
+  const Tried tun = q.facts.tries.tun;
+  if (is(tun, EACCES) || is(tun, EPERM))
+    return {"tun-closed",
+            "network",
+            weight,
+            "uid " + std::to_string(q.facts.session_uid) + " cannot open /dev/net/tun (" +
+                errno_name(*tun) + ")",
+            "chmod 666 /dev/net/tun, udev's own mode",
+            {"chmod 666 /dev/net/tun"}};
+  return {
+      "no-tun",
+      "network",
+      weight,
+      came_of("/dev/net/tun", tun),
+      "modprobe tun; in a container give it the device: devices: "
+      "[\"/dev/net/tun:/dev/net/tun\"]",
+      {"# docker-compose.yml, at the service:", "#   devices: [\"/dev/net/tun:/dev/net/tun\"]"}};
+}
+
+std::string list_of(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+Answers private_network(const Question& q) {
+  if (q.policy.network.mode != policy::NetworkMode::kPrivate) return {};
+  const Weight weight = weight_of_network(q.policy.network);
+  const Facts& facts = q.facts;
+  Answers found;
+  if (!facts.pasta)
+    found.push_back({"no-pasta",
+                     "network",
+                     weight,
+                     "pasta is not installed",
+                     "apt-get install passt",
+                     {"apt-get install -y passt"}});
+  if (facts.pasta && !facts.pasta_lacks.empty())
+    found.push_back({"old-pasta",
+                     "network",
+                     weight,
+                     "pasta has no " + list_of(facts.pasta_lacks) + " in its help",
+                     "a pasta of March 2023 or later, as Debian 12 has it; BELLJAR_PASTA names one "
+                     "that is installed elsewhere",
+                     {}});
+  if (!worked(facts.tries.tun)) found.push_back(tun_finding(q, weight));
+  if (facts.tries.nftables && !worked(facts.tries.nftables))
+    found.push_back({"no-nftables",
+                     "network",
+                     weight,
+                     came_of("the rules of a private network, in a namespace of their own",
+                             facts.tries.nftables),
+                     "modprobe nf_tables nft_reject_inet, or a kernel with CONFIG_NF_TABLES, "
+                     "NF_TABLES_INET and NFT_REJECT_INET",
+                     {"modprobe -a nf_tables nft_reject_inet"}});
+  if (!facts.way_out)
+    found.push_back({"no-way-out",
+                     "network",
+                     weight,
+                     "the host has no default route (IPv4)",
+                     "give the host, or its container, a network with a gateway",
+                     {}});
+  return found;
 }
 
 Answers workspace_root(const Question& q) {
@@ -519,7 +580,7 @@ constexpr std::array kRules = {user_namespaces_off,
                                landlock,
                                hard_limits,
                                room_for_sessions,
-                               tun_device,
+                               private_network,
                                workspace_root,
                                emulated_kernel};
 
@@ -534,33 +595,22 @@ std::vector<HostFinding> find(const Facts& facts, const policy::Policy& policy) 
 }
 
 std::vector<std::string_view> finding_ids() {
-  return {"namespaces-off",
-          "namespaces-used-up",
-          "debian-userns-off",
-          "kernel-without-userns",
-          "ubuntu-apparmor",
-          "chroot",
-          "container-seccomp",
-          "proc-missing",
-          "proc-read-only",
-          "map-root",
-          "map-refused",
-          "other-uid",
-          "no-subids",
-          "selinux",
-          "apparmor-mount",
-          "rootfs",
-          "proc-masked",
-          "sethostname",
-          "no-seccomp",
-          "no-landlock",
-          "hard-limit",
-          "pids-max",
-          "memory-max",
-          "no-tun",
-          "workspace-unreachable",
-          "workspace-read-only",
-          "workspace-noexec",
+  return {"namespaces-off",      "namespaces-used-up",
+          "debian-userns-off",   "kernel-without-userns",
+          "ubuntu-apparmor",     "chroot",
+          "container-seccomp",   "proc-missing",
+          "proc-read-only",      "map-root",
+          "map-refused",         "other-uid",
+          "no-subids",           "selinux",
+          "apparmor-mount",      "rootfs",
+          "proc-masked",         "sethostname",
+          "no-seccomp",          "no-landlock",
+          "hard-limit",          "pids-max",
+          "memory-max",          "no-pasta",
+          "old-pasta",           "no-tun",
+          "tun-closed",          "no-nftables",
+          "no-way-out",          "workspace-unreachable",
+          "workspace-read-only", "workspace-noexec",
           "emulated-kernel"};
 }
 

@@ -17,6 +17,7 @@
 #include <cstdio>
 
 #include "launcher/facts.hpp"
+#include "launcher/network/firewall.hpp"
 #include "launcher/sys/kernel.hpp"
 #include "launcher/sys/raw.hpp"
 
@@ -31,6 +32,7 @@ struct Shared {
   int make_private = kNotTried, mount_tree = kNotTried, mount_tmpfs = kNotTried;
   int proc_full = kNotTried, proc_read_only = kNotTried, proc_processes = kNotTried;
   int sethostname = kNotTried, pivot_root = kNotTried, seccomp = kNotTried, tun = kNotTried;
+  int nftables = kNotTried;
 };
 
 int error_of(long result) { return result < 0 ? errno : 0; }
@@ -104,6 +106,16 @@ void try_mounts(Shared& shared, const std::string& at) {
   shared.pivot_root = static_cast<int>(-sys::raw(SYS_pivot_root, root.c_str(), old.c_str()));
 }
 
+/// As the guard of a private network sets them.
+int try_rules() {
+  Result<network::Firewall> firewall = network::Firewall::open();
+  if (!firewall) return firewall.error().sys_errno;
+  Status set = firewall->close();
+  if (set) set = firewall->set({{{0, 0}, {}, false, "a try"}});
+  // What was read back and is not what was set has no errno.
+  return set ? 0 : set.error().sys_errno != 0 ? set.error().sys_errno : EBADMSG;
+}
+
 void try_in_order(Shared& shared, const SessionIds& ids) {
   // EFAULT: the filter would have been read. Nothing is installed.
   shared.seccomp = error_of(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, nullptr, 0, 0));
@@ -117,6 +129,7 @@ void try_in_order(Shared& shared, const SessionIds& ids) {
   shared.unshare_rest = error_of(unshare(CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC |
                                          CLONE_NEWUTS | CLONE_NEWCGROUP));
   if (shared.unshare_rest != 0) return;
+  shared.nftables = try_rules();
   shared.sethostname = error_of(sethostname("belljar", 7));
   shared.make_private = error_of(mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr));
   if (shared.make_private != 0) return;
@@ -155,6 +168,7 @@ Tries try_steps(const SessionIds& ids, const Host& caller) {
   tries.pivot_root = tried(shared.pivot_root);
   tries.seccomp = tried(shared.seccomp);
   tries.tun = tried(shared.tun);
+  tries.nftables = tried(shared.nftables);
   munmap(memory, sizeof(Shared));
   return tries;
 }

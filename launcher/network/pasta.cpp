@@ -1,6 +1,7 @@
 #include "launcher/network/pasta.hpp"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -28,16 +29,8 @@ using sys::UniqueFd;
 /// Milliseconds for what pasta leaves, which has been killed, to be gone.
 constexpr int kMostPauses = 1000;
 
-/// BELLJAR_PASTA names another one: for tests, and for a pasta that is installed elsewhere.
-Result<std::string> find_program() {
-  const char* given = std::getenv("BELLJAR_PASTA");
-  std::vector<std::string> places = {"/usr/bin/pasta", "/usr/local/bin/pasta"};
-  if (given != nullptr) places = {given};
-  for (const std::string& place : places)
-    if (access(place.c_str(), X_OK) == 0) return place;
-  return fail({ErrorKind::kUnavailable, errno, "cannot run " + places.front(), "network.mode",
-               "install pasta: apt-get install passt"});
-}
+/// How long pasta may take to print its help.
+constexpr int kHelpMs = 2000;
 
 /// As the session would find it out later, in words that say less.
 Status check_tun() {
@@ -65,7 +58,8 @@ std::vector<std::string> arguments(const std::string& program, int user, int net
           descriptor(net)};
 }
 
-/// The child's half: nothing of the caller's but these descriptors, and an end with it.
+/// The child's half: nothing of the caller's but these descriptors, where there are any, and an end
+/// with it.
 [[noreturn]] void become_pasta(const std::vector<std::string>& words, int user, int net, int said,
                                pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -75,9 +69,9 @@ std::vector<std::string> arguments(const std::string& program, int user, int net
   sigprocmask(SIG_SETMASK, &none, nullptr);
   for (const int number : {SIGPIPE, SIGINT, SIGTERM, SIGHUP, SIGQUIT}) signal(number, SIG_DFL);
   const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (null < 0 || dup2(null, 0) < 0 || dup2(said, 1) < 0 || dup2(said, 2) < 0 ||
-      fcntl(user, F_SETFD, 0) < 0 || fcntl(net, F_SETFD, 0) < 0)
-    _exit(126);
+  if (null < 0 || dup2(null, 0) < 0 || dup2(said, 1) < 0 || dup2(said, 2) < 0) _exit(126);
+  for (const int space : {user, net})
+    if (space >= 0 && fcntl(space, F_SETFD, 0) < 0) _exit(126);
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
@@ -86,11 +80,53 @@ std::vector<std::string> arguments(const std::string& program, int user, int net
   _exit(127);
 }
 
+/// What it prints of itself, without an environment and with nothing of the caller's.
+std::string help_of(const std::string& program) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return {};
+  const UniqueFd from(ends[0]);
+  UniqueFd into(ends[1]);
+  const pid_t parent = getpid(), pid = fork();
+  if (pid == 0) become_pasta({program, "--help"}, -1, -1, into.get(), parent);
+  into.reset();
+  std::string text;
+  std::array<char, 4096> piece{};
+  constexpr std::size_t kMost = 256 << 10;
+  for (pollfd ready{from.get(), POLLIN, 0}; pid > 0 && poll(&ready, 1, kHelpMs) == 1;) {
+    const ssize_t got = read(from.get(), piece.data(), piece.size());
+    if (got <= 0 || text.size() > kMost) break;
+    text.append(piece.data(), static_cast<std::size_t>(got));
+  }
+  if (pid > 0) kill(pid, SIGKILL);
+  if (pid > 0) waitpid(pid, nullptr, 0);
+  return text;
+}
+
 }  // namespace
+
+Result<std::string> find_pasta() {
+  const char* given = std::getenv("BELLJAR_PASTA");
+  std::vector<std::string> places = {"/usr/bin/pasta", "/usr/local/bin/pasta"};
+  if (given != nullptr) places = {given};
+  for (const std::string& place : places)
+    if (access(place.c_str(), X_OK) == 0) return place;
+  return fail({ErrorKind::kUnavailable, errno, "cannot run " + places.front(), "network.mode",
+               "install pasta: apt-get install passt"});
+}
+
+std::vector<std::string> options_lacking(const std::string& program) {
+  const std::string help = help_of(program);
+  std::vector<std::string> lacking;
+  for (const char* option : {"--foreground", "--quiet", "--ipv4-only", "--config-net",
+                             "--no-map-gw", "--ns-ifname", "--address", "--netmask", "--gateway",
+                             "--dns-forward", "--userns", "--netns", "--tcp-ns", "--udp-ns"})
+    if (help.find(option) == std::string::npos) lacking.emplace_back(option);
+  return lacking;
+}
 
 Status Pasta::start(int user, int net) {
   BELLJAR_CHECK(check_tun());
-  const std::vector<std::string> words = arguments(BELLJAR_TRY(find_program()), user, net);
+  const std::vector<std::string> words = arguments(BELLJAR_TRY(find_pasta()), user, net);
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC | O_NONBLOCK) != 0)
     return sys_failure(errno, "make a pipe for pasta's words");

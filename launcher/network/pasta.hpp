@@ -4,11 +4,20 @@
 #include <sys/types.h>
 
 #include <string>
+#include <vector>
 
 #include "launcher/sys/unique_fd.hpp"
 #include "policy/base/result.hpp"
 
 namespace belljar::network {
+
+/// Where pasta is. BELLJAR_PASTA names another one: for tests, and for one that is installed
+/// elsewhere.
+[[nodiscard]] Result<std::string> find_pasta();
+
+/// The options that are used of pasta and that its own help does not name: those of one that is
+/// older than March 2023 (Debian 12).
+[[nodiscard]] std::vector<std::string> options_lacking(const std::string& program);
 
 /// A running pasta, as a child of the caller's that dies with it. The caller has no other children,
 /// and becomes the reaper of whatever pasta leaves.

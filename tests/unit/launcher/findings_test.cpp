@@ -34,7 +34,7 @@ Facts good() {
   for (Tried* tried : {&tries.clone3, &tries.unshare_user, &tries.map_ids, &tries.unshare_rest,
                        &tries.make_private, &tries.mount_tree, &tries.mount_tmpfs, &tries.proc_full,
                        &tries.proc_read_only, &tries.proc_processes, &tries.sethostname,
-                       &tries.pivot_root, &tries.tun})
+                       &tries.pivot_root, &tries.tun, &tries.nftables})
     *tried = 0;
   tries.seccomp = EFAULT;
   facts.session_uid = 20001;
@@ -186,15 +186,37 @@ TEST_CASE("a hard limit stops only who cannot raise it") {
   CHECK(ids(facts, agent()).empty());
 }
 
-TEST_CASE("the tun device is a matter of private networks") {
+TEST_CASE("what a private network needs is a matter of policies that have one") {
   Facts facts = good();
+  facts.pasta = facts.way_out = false;
   facts.tries.tun = EACCES;
+  facts.tries.nftables = EPROTONOSUPPORT;
   CHECK(ids(facts, agent()).empty());
   const policy::Policy shell = load(R"({"version":1,"extends":["builtin:shell@1"]})");
-  CHECK(ids(facts, shell) == Ids{"no-tun"});
-  CHECK(find(facts, shell).front().remedy.find("chmod") != std::string::npos);
+  CHECK(ids(facts, shell) == Ids{"no-pasta~", "tun-closed~", "no-nftables~", "no-way-out~"});
+  const policy::Policy install = load(R"({"version":1,"extends":["builtin:install@1"]})");
+  CHECK(ids(facts, install) == Ids{"no-pasta!", "tun-closed!", "no-nftables!", "no-way-out!"});
+}
+
+TEST_CASE("a private network whose rules or ports would be lost is not made do without") {
+  Facts facts = good();
   facts.tries.tun = ENOENT;
-  CHECK(find(facts, shell).front().remedy.find("devices") != std::string::npos);
+  const auto shell = [](const std::string& network) {
+    return load(R"({"version":1,"extends":["builtin:shell@1"],"network":)" + network + "}");
+  };
+  CHECK(ids(facts, shell(R"({"publish":{"127.0.0.1:8080":80}})")) == Ids{"no-tun!"});
+  CHECK(ids(facts, shell(R"({"only":{}})")) == Ids{"no-tun!"});
+  CHECK(find(facts, shell("{}")).front().remedy.find("devices") != std::string::npos);
+}
+
+TEST_CASE("a pasta is told to be old by what its help does not name") {
+  Facts facts = good();
+  facts.pasta_lacks = {"--netns", "--dns-forward"};
+  const policy::Policy install = load(R"({"version":1,"extends":["builtin:install@1"]})");
+  CHECK(ids(facts, install) == Ids{"old-pasta!"});
+  CHECK(find(facts, install).front().evidence.find("--netns, --dns-forward") != std::string::npos);
+  facts.pasta = false;
+  CHECK(ids(facts, install) == Ids{"no-pasta!"});
 }
 
 TEST_CASE("emulated kernels are known by what they call themselves") {
