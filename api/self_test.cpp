@@ -29,7 +29,7 @@ SelfTestCache::SelfTestCache(std::shared_ptr<supervisor::Supervisor> supervisor)
 }
 
 bool SelfTestCache::stale() const {
-  return !tested_ || supervisor_->clock().now() - *tested_ >= kFresh;
+  return !tested_ || supervisor_->clock()->now() - *tested_ >= kFresh;
 }
 
 Awaitable<SelfTestCache::Answer> SelfTestCache::ask() {
@@ -53,7 +53,7 @@ Awaitable<SelfTestCache::Answer> SelfTestCache::ask() {
   Answer answer = answer_;
   if (tested_)
     answer.age =
-        std::chrono::duration_cast<std::chrono::seconds>(supervisor_->clock().now() - *tested_);
+        std::chrono::duration_cast<std::chrono::seconds>(supervisor_->clock()->now() - *tested_);
   co_return answer;
 }
 
@@ -61,7 +61,7 @@ Awaitable<void> SelfTestCache::run() {
   const auto self = shared_from_this();
   const auto test = co_await supervisor_->self_test();
   running_ = false;
-  tested_ = supervisor_->clock().now();
+  tested_ = supervisor_->clock()->now();
   answer_.ok = test && test->ok;
   answer_.missing = test ? test->missing : "[]";
   if (answer_.ok)

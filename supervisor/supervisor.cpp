@@ -75,7 +75,7 @@ class SupervisorImpl final : public Supervisor {
   }
   [[nodiscard]] Events& events() override { return core_->events; }
   [[nodiscard]] IdempotencyStore& idempotency() override { return core_->idempotency; }
-  [[nodiscard]] Clock& clock() override { return *core_->clock; }
+  [[nodiscard]] const std::shared_ptr<Clock>& clock() const override { return core_->clock; }
   [[nodiscard]] Awaitable<Outcome<SelfTest>> self_test() override;
   [[nodiscard]] bool healthy() const override { return !core_->service_lost; }
   void on_service_lost(std::function<void()> what) override {

@@ -102,7 +102,8 @@ class Supervisor {
   [[nodiscard]] virtual Outcome<void> admits(const std::string& client) const = 0;
   [[nodiscard]] virtual Events& events() = 0;
   [[nodiscard]] virtual IdempotencyStore& idempotency() = 0;
-  [[nodiscard]] virtual Clock& clock() = 0;
+  /// For whoever outlives this too: it holds nothing of the supervisor.
+  [[nodiscard]] virtual const std::shared_ptr<Clock>& clock() const = 0;
   /// Run afresh by the service.
   [[nodiscard]] virtual Awaitable<Outcome<SelfTest>> self_test() = 0;
   /// False for good once the launch service is gone: the daemon is to end.

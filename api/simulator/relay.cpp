@@ -48,8 +48,7 @@ Awaitable<void> Relay::run() {
   const auto self = shared_from_this();
   const auto attachment = session_->attach();
   executor_ = co_await asio::this_coro::executor;
-  changed_ = std::make_unique<supervisor::Notifier>(
-      *executor_, std::shared_ptr<supervisor::Clock>(supervisor_, &supervisor_->clock()));
+  changed_ = std::make_unique<supervisor::Notifier>(*executor_, supervisor_->clock());
   begin(read_client());
   if (process_) {
     begin(show_output());
@@ -78,7 +77,7 @@ Awaitable<void> Relay::dial() {
   options.most_message = std::size_t{16} << 20;
   options.handshake = options_.open;
   for (int attempt = 0; attempt < options_.attempts && !finished(); ++attempt) {
-    const auto began = supervisor_->clock().now();
+    const auto began = supervisor_->clock()->now();
     const auto listening = co_await session_->wait_listening(session_->port(), options_.retry);
     if (finished()) co_return;
     if (listening) {
@@ -87,7 +86,7 @@ Awaitable<void> Relay::dial() {
         agent_ = co_await WebSocket::connect(std::move(*descriptor), "127.0.0.1", options);
       if (agent_) co_return;
     }
-    while (!finished() && supervisor_->clock().now() < began + options_.retry)
+    while (!finished() && supervisor_->clock()->now() < began + options_.retry)
       co_await changed_->wait_until(began + options_.retry);
   }
 }
@@ -180,14 +179,14 @@ Awaitable<void> Relay::show_output() {
 Awaitable<void> Relay::wait_over() {
   while (!finished()) co_await changed_->wait();
   // An agent that closes is mostly about to end, and how it ends is worth a moment.
-  const auto until = supervisor_->clock().now() + 2 * kLook;
-  while (!client_gone_ && !process_ended_ && supervisor_->clock().now() < until)
+  const auto until = supervisor_->clock()->now() + 2 * kLook;
+  while (!client_gone_ && !process_ended_ && supervisor_->clock()->now() < until)
     co_await changed_->wait_until(until);
 }
 
 Awaitable<void> Relay::wait_shown() {
-  const auto until = supervisor_->clock().now() + kToShow;
-  while (!client_gone_ && !shown_all_ && supervisor_->clock().now() < until)
+  const auto until = supervisor_->clock()->now() + kToShow;
+  while (!client_gone_ && !shown_all_ && supervisor_->clock()->now() < until)
     co_await changed_->wait_until(until);
 }
 

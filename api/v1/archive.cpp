@@ -51,7 +51,7 @@ Awaitable<void> send_archive(const V1Context& context, Exchange& exchange,
   if (!pipe) co_return co_await exchange.answer(problem_response(request, pipe.error()));
   const auto executor = co_await asio::this_coro::executor;
   asio::posix::stream_descriptor from(executor, pipe->read_end.release());
-  Beside<void> archiving(executor, *context.supervisor, context.supervisor);
+  Beside<void> archiving(executor, context.supervisor->clock());
   archiving.start(
       executor, session->archive(std::move(path), Session::Way::kOut, std::move(pipe->write_end)));
   bool begun = false;
@@ -74,7 +74,7 @@ Awaitable<void> receive_archive(const V1Context& context, Exchange& exchange,
   const auto executor = co_await asio::this_coro::executor;
   asio::posix::stream_descriptor to(executor, pipe->write_end.release());
   to.native_non_blocking(true);
-  Beside<void> unpacking(executor, *context.supervisor, context.supervisor);
+  Beside<void> unpacking(executor, context.supervisor->clock());
   unpacking.start(executor,
                   session->archive(std::move(path), Session::Way::kIn, std::move(pipe->read_end)));
   const Copied copied = co_await copy_body(exchange, to);

@@ -139,7 +139,7 @@ class Attach : public std::enable_shared_from_this<Attach> {
     return found != writers_->end() && found->second == this;
   }
   [[nodiscard]] supervisor::TimePoint after(Milliseconds pause) const {
-    return context_.supervisor->clock().now() + pause;
+    return context_.supervisor->clock()->now() + pause;
   }
 
   const V1Context& context_;
@@ -188,9 +188,7 @@ void Attach::lose_writer() {
 Awaitable<void> Attach::run() {
   const auto self = shared_from_this();
   executor_ = co_await asio::this_coro::executor;
-  const std::shared_ptr<supervisor::Clock> clock(context_.supervisor,
-                                                 &context_.supervisor->clock());
-  changed_ = std::make_unique<supervisor::Notifier>(*executor_, clock);
+  changed_ = std::make_unique<supervisor::Notifier>(*executor_, context_.supervisor->clock());
   client_.limit_waiting(kWaiting);
   become_writer();
   const OutputReader::Wanted both;

@@ -96,7 +96,7 @@ Awaitable<Response> run_with_state(const V1Context& context, Request& request, S
   }
   command.process.directory = directory_in(session->workspace(), command.process.directory);
   const auto executor = co_await boost::asio::this_coro::executor;
-  const std::shared_ptr<supervisor::Clock> clock(context.supervisor, &context.supervisor->clock());
+  const std::shared_ptr<supervisor::Clock> clock = context.supervisor->clock();
   const auto shell = std::make_shared<ShellRun>();
   shell->changed = std::make_shared<Notifier>(executor, clock);
   boost::asio::co_spawn(executor, run_in_shell(session, std::move(command), shell),

@@ -25,7 +25,7 @@ V1Face::V1Face(std::shared_ptr<supervisor::Supervisor> supervisor,
                std::shared_ptr<SelfTestCache> self_test, V1Options options)
     : context_{std::move(supervisor), std::move(self_test), std::move(options), nullptr, nullptr} {
   context_.rate =
-      std::make_shared<StartRate>(context_.supervisor->clock(), context_.options.starts_a_minute);
+      std::make_shared<StartRate>(*context_.supervisor->clock(), context_.options.starts_a_minute);
   context_.leases = std::make_shared<Leases>();
   add_all_operations(router_, context_);
 }

@@ -211,7 +211,7 @@ Awaitable<void> receive_file(const V1Context& context, Exchange& exchange,
   const std::string path = order.path;
   asio::posix::stream_descriptor to(executor, pipe->write_end.release());
   to.native_non_blocking(true);
-  Beside<supervisor::Written> writing(executor, *context.supervisor, context.supervisor);
+  Beside<supervisor::Written> writing(executor, context.supervisor->clock());
   writing.start(executor, session->write(std::move(order), std::move(pipe->read_end)));
   const Copied copied = co_await copy_body(exchange, to);
   if (copied == Copied::kAll) {

@@ -38,8 +38,7 @@ std::string new_id() {
 
 /// {"lease": ID}, and a heartbeat now and then, for as long as the client holds the connection.
 Awaitable<void> hold(const V1Context& context, Exchange& exchange) {
-  const auto supervisor = context.supervisor;
-  const std::shared_ptr<supervisor::Clock> clock(supervisor, &supervisor->clock());
+  const std::shared_ptr<supervisor::Clock> clock = context.supervisor->clock();
   const auto sent = co_await exchange.read();
   if (!sent) co_return;
   const std::string id = context.leases->take(exchange.request().client, clock);

@@ -254,7 +254,7 @@ void Telling::show_bytes(OutputStream stream, const std::string& bytes, const Pi
 void Telling::give_up_torn(OutputStream stream) {
   const std::string bytes = std::exchange(torn(stream), {});
   Piece piece;
-  piece.time = context_.supervisor->clock().wall();
+  piece.time = context_.supervisor->clock()->wall();
   if (!bytes.empty()) show_bytes(stream, bytes, piece, false);
 }
 

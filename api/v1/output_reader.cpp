@@ -23,8 +23,7 @@ OutputReader::OutputReader(const asio::any_io_executor& executor,
     : supervisor_(std::move(supervisor)),
       process_(std::move(process)),
       at_{from.out, from.err},
-      watch_(std::make_shared<Watch>(
-          executor, std::shared_ptr<supervisor::Clock>(supervisor_, &supervisor_->clock()))) {
+      watch_(std::make_shared<Watch>(executor, supervisor_->clock())) {
   if (wanted.out) journals_[0] = process_->out();
   if (wanted.err && process_->err() != process_->out()) journals_[1] = process_->err();
   for (const auto& journal : journals_)
@@ -78,7 +77,7 @@ bool OutputReader::something() const {
 
 Awaitable<bool> OutputReader::wait(Milliseconds limit) {
   const auto changed = [this] { return something(); };
-  const auto deadline = supervisor_->clock().now() + limit;
+  const auto deadline = supervisor_->clock()->now() + limit;
   co_return co_await supervisor::wait_for(watch_->changed, changed, deadline);
 }
 

@@ -131,8 +131,7 @@ class Proxied : public std::enable_shared_from_this<Proxied> {
         executor_(executor),
         target_(target_of(exchange.request())),
         inner_(executor),
-        changed_(executor, std::shared_ptr<supervisor::Clock>(context.supervisor,
-                                                              &context.supervisor->clock())),
+        changed_(executor, context.supervisor->clock()),
         reader_(exchange.request().method == "HEAD" ? ResponseReader::Of::kHead
                                                     : ResponseReader::Of::kOther) {}
 
@@ -151,7 +150,7 @@ class Proxied : public std::enable_shared_from_this<Proxied> {
   Awaitable<void> tunnel();
   Awaitable<void> copy(asio::posix::stream_descriptor& from, asio::posix::stream_descriptor& to);
   Awaitable<void> refuse(Problem problem);
-  void give(Milliseconds time) { deadline_ = context_.supervisor->clock().now() + time; }
+  void give(Milliseconds time) { deadline_ = context_.supervisor->clock()->now() + time; }
   void close();
 
   const V1Context& context_;
@@ -239,9 +238,9 @@ Awaitable<bool> Proxied::connect() {
 /// Ends both sides when the client has gone, or time is up.
 Awaitable<void> Proxied::watch() {
   while (!over_) {
-    co_await changed_.wait_until(context_.supervisor->clock().now() + kLook);
+    co_await changed_.wait_until(context_.supervisor->clock()->now() + kLook);
     if (over_) co_return;
-    late_ = late_ || context_.supervisor->clock().now() >= deadline_;
+    late_ = late_ || context_.supervisor->clock()->now() >= deadline_;
     if (late_ || (!client_ && exchange_.gone())) {
       close();
       co_return;

@@ -33,9 +33,10 @@ enum class Ready { kYes, kLate, kEnded, kAbandoned };
 
 Awaitable<Ready> wait_ready(const V1Context& context, const Request& request, SessionPtr session,
                             std::uint16_t port, Milliseconds limit) {
-  const auto deadline = context.supervisor->clock().now() + limit;
+  const auto deadline = context.supervisor->clock()->now() + limit;
   for (;;) {
-    const auto left = std::chrono::ceil<Milliseconds>(deadline - context.supervisor->clock().now());
+    const auto left =
+        std::chrono::ceil<Milliseconds>(deadline - context.supervisor->clock()->now());
     const Milliseconds glance = std::clamp(left, Milliseconds(0), kGlance);
     const Outcome<void> listens = co_await session->wait_listening(port, glance);
     if (listens) co_return Ready::kYes;
@@ -66,9 +67,9 @@ Awaitable<Response> create_session(const V1Context& context, Request& request) {
   auto body = read_session(*tree);
   if (!body) co_return problem_response(request, body.error());
   request.body = {};
-  const std::shared_ptr<supervisor::Clock> clock(context.supervisor, &context.supervisor->clock());
   const auto executor = co_await boost::asio::this_coro::executor;
-  auto owner = owner_of(body->die_with, request, *context.leases, executor, clock);
+  auto owner =
+      owner_of(body->die_with, request, *context.leases, executor, context.supervisor->clock());
   if (!owner) co_return problem_response(request, owner.error());
   SessionSpec spec = with_operators_part(context, request, std::move(body->spec));
   spec.owner = *std::move(owner);

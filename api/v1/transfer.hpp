@@ -43,10 +43,8 @@ class Transfers {
 template <class T>
 class Beside {
  public:
-  Beside(const asio::any_io_executor& executor, supervisor::Supervisor& supervisor,
-         std::shared_ptr<supervisor::Supervisor> owner)
-      : state_(std::make_shared<State>(
-            executor, std::shared_ptr<supervisor::Clock>(std::move(owner), &supervisor.clock()))) {}
+  Beside(const asio::any_io_executor& executor, std::shared_ptr<supervisor::Clock> clock)
+      : state_(std::make_shared<State>(executor, std::move(clock))) {}
 
   void start(const asio::any_io_executor& executor, Awaitable<supervisor::Outcome<T>> call) {
     const std::shared_ptr<State> state = state_;

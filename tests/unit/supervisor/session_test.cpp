@@ -386,8 +386,7 @@ TEST_CASE("keep-alive moves the end forward only, and no further than the maximu
 
 TEST_CASE("a session outlives its owner by the grace, and not at all when he comes back") {
   World world;
-  const auto owner =
-      std::make_shared<Owner>(std::shared_ptr<Clock>(world.supervisor, &world.supervisor->clock()));
+  const auto owner = std::make_shared<Owner>(world.supervisor->clock());
   SessionSpec spec = world.spec("one");
   spec.owner = owner;
   const auto session = world.run(world.supervisor->create(std::move(spec))).value();
