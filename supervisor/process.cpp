@@ -329,6 +329,10 @@ Awaitable<Outcome<std::uint64_t>> ProcessImpl::write_stdin(std::string bytes,
   co_return co_await to->write(std::move(bytes), offset);
 }
 
+void ProcessImpl::stop_writing() {
+  if (stdin_) stdin_->stop_waiting();
+}
+
 Outcome<void> ProcessImpl::close_stdin() {
   if (!stdin_)
     return refuse(Code::kConflict, "process " + std::to_string(id_) + " has no open stdin");

@@ -175,6 +175,8 @@ class Process : public std::enable_shared_from_this<Process> {
   /// taken, with the offset after it; one writer at a time (kBusy).
   [[nodiscard]] virtual Awaitable<Outcome<std::uint64_t>> write_stdin(
       std::string bytes, std::optional<std::uint64_t> offset) = 0;
+  /// A write under way that waits for the program answers with kTimeout, and says how far it came.
+  virtual void stop_writing() = 0;
   [[nodiscard]] virtual Outcome<void> close_stdin() = 0;
 };
 

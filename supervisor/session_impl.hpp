@@ -43,6 +43,7 @@ class ProcessImpl final : public Process {
   [[nodiscard]] Awaitable<Outcome<void>> resize(TerminalSize size) override;
   [[nodiscard]] Awaitable<Outcome<std::uint64_t>> write_stdin(
       std::string bytes, std::optional<std::uint64_t> offset) override;
+  void stop_writing() override;
   [[nodiscard]] Outcome<void> close_stdin() override;
 
   // For its session.

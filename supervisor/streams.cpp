@@ -105,6 +105,7 @@ Awaitable<Outcome<std::uint64_t>> StdinWriter::write(std::string bytes,
     ~Busy() { busy = false; }
     bool& busy;
   } const busy(busy_);
+  stopped_ = false;
   const std::string_view rest = std::string_view(bytes).substr(static_cast<std::size_t>(known));
   const Outcome<void> written = co_await write_all(rest);
   if (!written) co_return tl::unexpected<Failure>(written.error());
@@ -114,6 +115,11 @@ Awaitable<Outcome<std::uint64_t>> StdinWriter::write(std::string bytes,
 Awaitable<Outcome<void>> StdinWriter::write_all(std::string_view bytes) {
   while (!bytes.empty()) {
     if (!to_.is_open()) co_return refuse(Code::kEnded, "stdin is closed");
+    if (stopped_)
+      co_return refuse(
+          Code::kTimeout,
+          "stdin: the program does not read; it has " + std::to_string(taken_) + " bytes",
+          "write again from that offset");
     const ssize_t length = ::write(to_.native_handle(), bytes.data(), bytes.size());
     if (length > 0) {
       taken_ += static_cast<std::uint64_t>(length);
@@ -127,6 +133,12 @@ Awaitable<Outcome<void>> StdinWriter::write_all(std::string_view bytes) {
     }
   }
   co_return Outcome<void>();
+}
+
+void StdinWriter::stop_waiting() {
+  stopped_ = true;
+  boost::system::error_code ignored;
+  if (busy_) to_.cancel(ignored);
 }
 
 Outcome<void> StdinWriter::close() {

@@ -51,6 +51,8 @@ class StdinWriter {
   /// See Process::write_stdin. The owner lives until it has answered.
   [[nodiscard]] Awaitable<Outcome<std::uint64_t>> write(std::string bytes,
                                                         std::optional<std::uint64_t> offset);
+  /// See Process::stop_writing.
+  void stop_waiting();
   [[nodiscard]] Outcome<void> close();
   /// Closes it whoever writes: the process is gone.
   void drop();
@@ -59,7 +61,7 @@ class StdinWriter {
   [[nodiscard]] Awaitable<Outcome<void>> write_all(std::string_view bytes);
   asio::posix::stream_descriptor to_;
   std::uint64_t taken_ = 0;
-  bool busy_ = false;
+  bool busy_ = false, stopped_ = false;
 };
 
 struct Pipe {

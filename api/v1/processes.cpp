@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::size_t kSmallBody = std::size_t{64} << 10;
 constexpr std::size_t kMostStdin = std::size_t{1} << 20;
-constexpr Milliseconds kLongestPoll{300000};
+constexpr Milliseconds kLongestPoll{300000}, kLongestWrite{30000};
 
 using ProcessPtr = std::shared_ptr<Process>;
 using SessionPtr = std::shared_ptr<Session>;
@@ -121,12 +121,32 @@ Awaitable<Response> signal_process(const V1Context& context, Request& request) {
   co_return done(request, sent);
 }
 
+/// For as long as it lives, a write is stopped when its time is over.
+class WriteLimit {
+ public:
+  WriteLimit(std::shared_ptr<supervisor::Clock> clock, const ProcessPtr& process)
+      : clock_(std::move(clock)) {
+    const std::weak_ptr<Process> weak = process;
+    ticket_ = clock_->call_at(clock_->now() + kLongestWrite, [weak] {
+      if (const auto late = weak.lock()) late->stop_writing();
+    });
+  }
+  WriteLimit(const WriteLimit&) = delete;
+  WriteLimit& operator=(const WriteLimit&) = delete;
+  ~WriteLimit() { clock_->cancel(ticket_); }
+
+ private:
+  std::shared_ptr<supervisor::Clock> clock_;
+  supervisor::Clock::Ticket ticket_;
+};
+
 Awaitable<Response> write_stdin(const V1Context& context, Request& request) {
   const ProcessPtr process = context.process(request);
   if (!process) co_return context.no_process(request);
   Query query(request.query);
   const auto offset = query.number("offset", 0, INT64_MAX);
   if (auto problem = query.finish()) co_return problem_response(request, *std::move(problem));
+  const WriteLimit limit(context.supervisor->clock(), process);
   const auto written = co_await process->write_stdin(std::move(request.body), offset);
   if (!written) co_return problem_response(request, written.error());
   co_return json_response(200, {{"offset", *written}});

@@ -8,7 +8,7 @@ import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from harness import main
+from harness import long, main
 from v1 import JSON, POOL_SIZE, V1Test, as_shipped, pointers, wait_until
 
 
@@ -94,6 +94,15 @@ class Processes(V1Test):
         self.assertEqual(v1.wait(process)["offsets"]["stdout"], 6)
         none = v1.start(v1.session(), "sleep 600")
         v1.problem(409, "conflict", "POST", none + "/stdin", b"x")
+
+    @long
+    @as_shipped
+    def test_a_program_that_does_not_read_holds_no_request_for_ever(self):
+        v1 = self.v1()
+        process = v1.start(v1.session(), "sleep 600", stdin="open")
+        problem = v1.problem(504, "timeout", "POST", process + "/stdin?offset=0", b"x" * (1 << 20))
+        self.assertIn("65536 bytes", problem["detail"])
+        self.assertEqual(v1.expect(200, "POST", process + "/stdin?offset=0", b"x" * 65536), {"offset": 65536})
 
     @as_shipped
     def test_disconnecting_neither_ends_a_process_nor_closes_its_stdin(self):

@@ -161,6 +161,23 @@ TEST_CASE("who writes more than a program reads waits, alone, and until the prog
   CHECK((*waiting)->error().code == Code::kEnded);
 }
 
+TEST_CASE(
+    "a write that waits can be stopped, says how far it came, and the next one goes on there") {
+  Running of;
+  ProcessSpec spec = command("deaf");
+  spec.stdin_mode = ProcessSpec::Stdin::kOpen;
+  const auto process = of.start(std::move(spec));
+  process->stop_writing();  // Nothing waits: that of later is not stopped for it.
+  const auto waiting = of.world.begin(process->write_stdin(std::string(1 << 20, 'x'), 0));
+  CHECK_FALSE(waiting->has_value());
+  process->stop_writing();
+  of.world.settle();
+  REQUIRE(*waiting);
+  CHECK((*waiting)->error().code == Code::kTimeout);
+  CHECK((*waiting)->error().error.what.find("65536 bytes") != std::string::npos);
+  CHECK(of.world.run(process->write_stdin("x", 65535)).value() == 65536);
+}
+
 TEST_CASE("a program that closes its stdin kills nobody") {
   Running of;
   ProcessSpec spec = command("closed");
