@@ -68,6 +68,11 @@ Awaitable<void> FakePeer::listen(std::shared_ptr<FakePeer> self) {
 }
 
 void FakePeer::send(const std::string& text, const std::vector<int>& descriptors) {
+  if (!damage) return send_as_it_is(text, descriptors);
+  for (const std::string& one : damage(text)) send_as_it_is(one, descriptors);
+}
+
+void FakePeer::send_as_it_is(const std::string& text, const std::vector<int>& descriptors) {
   iovec part{const_cast<char*>(text.data()), text.size()};
   alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int) * 16)> control{};
   msghdr header{};

@@ -27,7 +27,11 @@ class FakePeer : public std::enable_shared_from_this<FakePeer> {
   void close();
   [[nodiscard]] bool closed() const { return !socket_.is_open(); }
 
+  /// What goes out in place of a message: any number of them.
+  std::function<std::vector<std::string>(const std::string&)> damage;
+
  private:
+  void send_as_it_is(const std::string& text, const std::vector<int>& descriptors);
   [[nodiscard]] Awaitable<void> listen(std::shared_ptr<FakePeer> self);
   asio::posix::stream_descriptor socket_;
   Handler on_message_;

@@ -1,6 +1,8 @@
 // Every message of the service and the monitor goes wrong once in every way, and nothing stays.
 #include <doctest/doctest.h>
 
+#include <random>
+
 #include "fake_service.hpp"
 
 namespace belljar::supervisor {
@@ -148,6 +150,106 @@ TEST_CASE("events that are wrong, unknown or out of their order do no harm to th
       CHECK(world.supervisor->counts().slots_free == 5);
     }
   }
+}
+
+// Damages messages as a seed says: the same ones in every run.
+class Damage {
+ public:
+  explicit Damage(unsigned seed) : random_(seed) {}
+
+  std::vector<std::string> operator()(const std::string& text) {
+    if (pick(3) != 0) return {text};
+    switch (pick(6)) {
+      case 0:
+        return {};
+      case 1:
+        return {text, text};
+      case 2:
+        return {text.substr(0, pick(text.size()))};
+      case 3:
+        return {with_another_byte(text)};
+      default:
+        return {with_another_value(text)};
+    }
+  }
+
+ private:
+  std::size_t pick(std::size_t below) { return random_() % std::max<std::size_t>(below, 1); }
+
+  std::string with_another_byte(std::string text) {
+    if (!text.empty()) text[pick(text.size())] = static_cast<char>(pick(256));
+    return text;
+  }
+
+  /// One member, somewhere, has another value or is gone.
+  std::string with_another_value(const std::string& text) {
+    Json message = Json::parse(text);
+    Json* at = &message;
+    while (at->is_structured() && !at->empty()) {
+      const auto member = std::next(at->begin(), static_cast<std::ptrdiff_t>(pick(at->size())));
+      if (pick(6) == 0) {
+        at->erase(member);
+        return message.dump();
+      }
+      at = &*member;
+    }
+    const Json values[] = {nullptr,
+                           true,
+                           0,
+                           -1,
+                           1,
+                           77,
+                           1ULL << 63,
+                           1e300,
+                           "",
+                           "SIGKILL",
+                           std::string(5000, 'x'),
+                           Json::array({1}),
+                           Json{{"cause", 1}}};
+    *at = values[pick(std::size(values))];
+    return message.dump();
+  }
+
+  std::mt19937 random_;
+};
+
+// Each call is answered, whatever the answer.
+void live_somehow(World& world, const std::string& id) {
+  const auto made = world.begin(world.supervisor->create(world.spec(id)));
+  world.turn_until([&] { return made->has_value(); }, Milliseconds(200000));
+  REQUIRE(made->has_value());
+  if (!**made) return;
+  const std::shared_ptr<Session> session = ***made;
+  ProcessSpec command;
+  command.argv = {"x"};
+  const auto process = world.run(session->start(std::move(command)), Milliseconds(200000));
+  (void)world.run(session->list(ListRequest("")), Milliseconds(200000));
+  if (process) (void)world.run((*process)->end(), Milliseconds(200000));
+  (void)world.run(world.supervisor->end(id, EndedBy::kClient), Milliseconds(200000));
+  CHECK(world.run(session->wait_ended(Milliseconds(200000)), Milliseconds(300000)));
+}
+
+TEST_CASE(
+    "however what the service and the monitors send is damaged, each part is given back once") {
+  const std::size_t before = open_descriptors();
+  std::size_t undamaged = 0;
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    CAPTURE(seed);
+    World world;
+    const auto damage = std::make_shared<Damage>(seed);
+    const auto damaged = [damage](const std::string& text) { return (*damage)(text); };
+    world.service->peer->damage = damaged;
+    world.service->on_launch = [damaged](FakeMonitor& monitor) {
+      monitor.peer->damage = damaged;
+      monitor.started();
+    };
+    live_somehow(world, "one");
+    check_that_nothing_stays(world);
+    undamaged += world.supervisor->counts().slots_free == 5;
+  }
+  CHECK(undamaged > 0);
+  CHECK(undamaged < 300);
+  CHECK(open_descriptors() == before);
 }
 
 TEST_CASE("a daemon that goes away in the midst of everything lets everything go") {
