@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "launcher/sys/proc.hpp"
+#include "launcher/sys/process_status.hpp"
 #include "launcher/sys/raw.hpp"
 #include "launcher/sys/read_file.hpp"
 #include "launcher/sys/unique_fd.hpp"
@@ -34,21 +35,6 @@ std::vector<std::string> names_in(const std::string& path) {
   while (const dirent* entry = list ? readdir(list.get()) : nullptr)
     if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9') names.emplace_back(entry->d_name);
   return names;
-}
-
-/// As /proc/PID/stat has it (man 5 proc): the name in parentheses may hold anything.
-struct Stat {
-  char state = 0;
-  pid_t parent = 0;
-};
-std::optional<Stat> stat_of(const std::string& pid) {
-  const std::string text = sys::read_file(sys::proc_directory(), pid + "/stat");
-  const std::size_t end = text.rfind(')');
-  if (end == std::string::npos) return std::nullopt;
-  std::istringstream rest(text.substr(end + 1));
-  Stat found;
-  if (!(rest >> found.state >> found.parent)) return std::nullopt;
-  return found;
 }
 
 std::vector<pid_t> children_of(pid_t parent) {
@@ -99,10 +85,10 @@ class Tree {
   bool stop(pid_t pid, pid_t parent) {
     if (members_.contains(pid)) return false;
     UniqueFd fd(static_cast<int>(sys::raw(SYS_pidfd_open, pid, 0U)));
-    const std::optional<Stat> about = stat_of(std::to_string(pid));
+    const std::optional<sys::ProcessStatus> about = sys::status_of(pid);
     if (!fd.valid() || !about || (about->parent != parent && about->parent != keeper_))
       return false;
-    if (about->state == 'Z' || about->state == 'X') return false;
+    if (about->has_ended()) return false;
     send(fd.get(), SIGSTOP);
     members_.emplace(pid, std::move(fd));
     return true;
@@ -113,25 +99,15 @@ class Tree {
   std::map<pid_t, UniqueFd> members_;
 };
 
-/// The number of `pid` in the innermost of its pid namespaces.
-pid_t inner_number(pid_t pid) {
-  const std::string text = sys::read_file(sys::proc_directory(), std::to_string(pid) + "/status");
-  const std::size_t at = text.find("\nNSpid:");
-  if (at == std::string::npos) return 0;
-  std::istringstream numbers(text.substr(at + 7, text.find('\n', at + 1) - at - 7));
-  pid_t last = 0;
-  while (numbers >> last) {
-  }
-  return last;
-}
-
 }  // namespace
 
 void kill_orphans(pid_t init, const std::set<pid_t>& spared, pid_t spared_inside) {
   std::set<pid_t> all = spared;
   if (spared_inside != 0)
     for (const pid_t child : children_of(init))
-      if (inner_number(child) == spared_inside) all.insert(child);
+      if (const auto about = sys::status_of(child);
+          about && !about->numbers.empty() && about->numbers.back() == spared_inside)
+        all.insert(child);
   Tree tree(init, std::move(all));
   for (int look = 0; tree.look() && look < kMostLooks; ++look) {
   }

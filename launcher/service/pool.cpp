@@ -1,6 +1,5 @@
 #include "launcher/service/pool.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -9,9 +8,8 @@
 #include <cstring>
 #include <sstream>
 
-#include "launcher/sys/proc.hpp"
+#include "launcher/sys/process_status.hpp"
 #include "launcher/sys/read_file.hpp"
-#include "launcher/sys/unique_fd.hpp"
 #include "policy/units.hpp"
 
 namespace belljar::service {
@@ -53,18 +51,6 @@ void claim_by_range(std::vector<Claim>& claims, const std::string& table, const 
   }
 }
 
-/// The number and name of a process, and all four of its uids.
-bool read_process(int pid, Neighbours::Process& process) {
-  const std::string text = sys::read_file(sys::proc_directory(), std::to_string(pid) + "/status");
-  const std::size_t at = text.find("\nUid:\t");
-  if (!text.starts_with("Name:\t") || at == std::string::npos) return false;
-  process.pid = pid;
-  process.name = text.substr(6, text.find('\n') - 6);
-  std::istringstream numbers(text.substr(at + 6, text.find('\n', at + 1) - at - 6));
-  for (std::uint64_t uid = 0; numbers >> uid;) process.uids.push_back(uid);
-  return true;
-}
-
 }  // namespace
 
 bool Pool::holds(std::uint64_t uid) const {
@@ -82,16 +68,11 @@ Neighbours look_around() {
   found.group = sys::read_file(AT_FDCWD, "/etc/group");
   found.subuid = sys::read_file(AT_FDCWD, "/etc/subuid");
   found.subgid = sys::read_file(AT_FDCWD, "/etc/subgid");
-  const sys::UniqueFd proc(openat(sys::proc_directory(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  DIR* list = proc.valid() ? fdopendir(dup(proc.get())) : nullptr;
-  if (list == nullptr) return found;
-  while (const dirent* entry = readdir(list)) {
-    const int pid = std::atoi(static_cast<const char*>(entry->d_name));
-    Neighbours::Process process;
-    if (pid > 0 && pid != getpid() && read_process(pid, process))
-      found.processes.push_back(std::move(process));
+  for (const pid_t pid : sys::all_processes()) {
+    if (pid == getpid()) continue;
+    if (const auto status = sys::status_of(pid); status && !status->has_ended())
+      found.processes.push_back({pid, status->name, status->uids});
   }
-  closedir(list);
   return found;
 }
 

@@ -36,7 +36,7 @@ struct Neighbours {
     std::string name;
     std::vector<std::uint64_t> uids;
   };
-  std::vector<Process> processes;  ///< Without the service itself.
+  std::vector<Process> processes;  ///< That run, without the service itself.
 };
 
 [[nodiscard]] Neighbours look_around();

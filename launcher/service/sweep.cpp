@@ -1,6 +1,5 @@
 #include "launcher/service/sweep.hpp"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <linux/nsfs.h>
 #include <sys/ioctl.h>
@@ -12,64 +11,32 @@
 #include <chrono>
 #include <csignal>
 #include <map>
-#include <memory>
-#include <sstream>
 #include <thread>
 
 #include "launcher/sys/proc.hpp"
+#include "launcher/sys/process_status.hpp"
 #include "launcher/sys/raw.hpp"
-#include "launcher/sys/read_file.hpp"
 
 namespace belljar::service {
 namespace {
 
 using sys::UniqueFd;
 
-struct Seen {
-  pid_t parent = 0;
-  char state = 0;
-  bool has_uid = false;
-  std::size_t nesting = 0;  ///< In how many pid namespaces it has a number.
-};
+using All = std::map<pid_t, sys::ProcessStatus>;
 
-/// The rest of the line that begins with `key` in a /proc/PID/status.
-std::string field(const std::string& status, const std::string& key) {
-  const std::size_t at = status.find("\n" + key + ":");
-  if (at == std::string::npos) return {};
-  const std::size_t from = at + key.size() + 2;
-  return status.substr(from, status.find('\n', from) - from);
-}
-
-std::vector<std::uint64_t> numbers(const std::string& text) {
-  std::istringstream words(text);
-  std::vector<std::uint64_t> found;
-  for (std::uint64_t number = 0; words >> number;) found.push_back(number);
+All processes() {
+  All found;
+  for (const pid_t pid : sys::all_processes())
+    if (auto status = sys::status_of(pid)) found.emplace(pid, *std::move(status));
   return found;
 }
 
-std::map<pid_t, Seen> processes(uid_t uid) {
-  std::map<pid_t, Seen> found;
-  const std::unique_ptr<DIR, int (*)(DIR*)> list(
-      fdopendir(openat(sys::proc_directory(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
-      [](DIR* open) { return open == nullptr ? 0 : closedir(open); });
-  while (const dirent* entry = list ? readdir(list.get()) : nullptr) {
-    const pid_t pid = std::atoi(static_cast<const char*>(entry->d_name));
-    if (pid <= 0) continue;
-    const std::string status =
-        sys::read_file(sys::proc_directory(), std::to_string(pid) + "/status");
-    const std::vector<std::uint64_t> uids = numbers(field(status, "Uid"));
-    const std::vector<std::uint64_t> parent = numbers(field(status, "PPid"));
-    const std::string state = field(status, "State");
-    if (uids.empty() || parent.empty() || state.size() < 2) continue;
-    found[pid] = {static_cast<pid_t>(parent.front()), state[1],
-                  std::find(uids.begin(), uids.end(), uid) != uids.end(),
-                  numbers(field(status, "NSpid")).size()};
-  }
-  return found;
+bool has_uid(const sys::ProcessStatus& status, uid_t uid) {
+  return std::find(status.uids.begin(), status.uids.end(), uid) != status.uids.end();
 }
 
 /// The process and what it descends from, up to the first that is not there.
-std::vector<pid_t> line_of(const std::map<pid_t, Seen>& all, pid_t pid) {
+std::vector<pid_t> line_of(const All& all, pid_t pid) {
   std::vector<pid_t> line;
   for (auto found = all.find(pid); found != all.end() && line.size() <= all.size();
        found = all.find(found->second.parent))
@@ -102,21 +69,22 @@ Outcome<Finding> sweep(uid_t uid, pid_t service, bool unsandboxed, bool shared_u
   for (int tries = 0; tries < 50; ++tries) {
     left = 0;
     bool look_again = false;
-    const std::map<pid_t, Seen> all = processes(uid);
+    const All all = processes();
     const auto self = all.find(getpid());
-    const std::size_t depth = self == all.end() ? 1 : self->second.nesting;
+    const std::size_t depth = self == all.end() ? 1 : self->second.numbers.size();
     for (const auto& [pid, seen] : all) {
       const std::vector<pid_t> line = line_of(all, pid);
       const bool own =
           pid == getpid() || pid == service ||
           std::find_first_of(line.begin(), line.end(), spared.begin(), spared.end()) != line.end();
-      if (own || !seen.has_uid || seen.state == 'Z' || seen.state == 'X') continue;
+      if (own || !has_uid(seen, uid) || seen.has_ended()) continue;
       // Held by its descriptor before it is looked at, so that the number cannot pass on.
       const UniqueFd held(static_cast<int>(sys::raw(SYS_pidfd_open, pid, 0U)));
       const bool below = std::find(line.begin(), line.end(), service) != line.end();
-      const bool ours = unsandboxed ? below
-                                    : is_in_our_making(pid, uid, below && seen.nesting > depth) &&
-                                          (below || !shared_uid);
+      const bool ours = unsandboxed
+                            ? below
+                            : is_in_our_making(pid, uid, below && seen.numbers.size() > depth) &&
+                                  (below || !shared_uid);
       if (!ours && shared_uid) continue;  // The person's own.
       // What has gone since it was listed is not left; whether it was the last is seen next time.
       look_again |= ours || !held.valid();

@@ -6,11 +6,12 @@ import pathlib
 import select
 import signal
 import socket
+import subprocess
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from client import POOL_BASE, Service, ServiceTest, alive
-from harness import BACK_ENDS, as_root, back_ends, callers, descendants, main, processes, wait_for
+from harness import BACK_ENDS, FIRST_THREAD_ENDS, as_root, back_ends, callers, descendants, main, not_sanitized, processes, wait_for
 
 POLICY = {"version": 1, "extends": ["builtin:agent@1"], "env": {"set": {"FIXED": "operator", "ANSWER": "${answer}"}},
           "vars": {"answer": {"type": "int", "default": 42}}}
@@ -251,6 +252,7 @@ class Launch(ServiceTest):
         return min(children)
 
     @as_root
+    @not_sanitized
     @callers("root", "five")
     def test_a_zygote_holds_no_sessions_data(self):
         marker = "unlikely-marker-of-this-session"
@@ -408,6 +410,20 @@ class Sweep(ServiceTest):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
+    @as_root
+    @callers("root")
+    def test_a_process_whose_first_thread_has_ended_is_not_taken_for_one_that_has(self):
+        service = self.start_service()
+        process = subprocess.Popen(["setpriv", f"--reuid={service.uid}", f"--regid={service.uid}", "--clear-groups",
+                                    "python3", "-c", FIRST_THREAD_ENDS], stdout=subprocess.PIPE)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.read(1), b"x")
+        self.assertEqual(service.ask("sweep", uid=service.uid), {"left": 1})
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        self.assertEqual(service.ask("sweep", uid=service.uid), {"left": 0})
+
     @callers("user")
     def test_without_a_pool_live_sessions_of_the_same_uid_are_spared(self):
         for options in ((), ("--sandbox", "off")):
@@ -435,6 +451,7 @@ class Sweep(ServiceTest):
 
 
 class Selftest(ServiceTest):
+    @not_sanitized
     def test_it_is_run_afresh(self):
         service = self.start_service()
         self.assertEqual(service.ask("selftest"), {"ok": True, "missing": [], "sandbox": "auto"})

@@ -12,7 +12,7 @@ import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from harness import BUILD, SandboxTest, back_ends, callers, environment, main
+from harness import BUILD, FIRST_THREAD_ENDS, SandboxTest, back_ends, callers, environment, main
 
 ANSWER_S = 20
 
@@ -205,6 +205,17 @@ print([entry for entry in found if entry[1] not in ('sleep', 'python3')])
         record, out = session.run("/bin/sh", "-c", "while ps -eo comm= | grep -q python3; do sleep 0.05; done; echo none",
                                   wall_time_ms=ANSWER_S * 1000)
         self.assertEqual(out, "none\n")
+
+    def test_a_process_whose_first_thread_has_ended_is_ended_too(self):
+        """The kernel shows it as a zombie, and it runs."""
+        session = self.session()
+        code = "import os\nif os.fork():\n  os.wait()\nos.setsid()\n" + FIRST_THREAD_ENDS
+        for cause in ("killed", "output"):
+            answer, number, out = session.exec("python3", "-c", code)
+            self.assertEqual(os.read(out, 1), b"x")
+            session.ask("end", process=number, cause=cause)
+            self.assertEqual(session.event("ended", number)["record"]["signal"], "SIGKILL")
+            self.assertEqual(read_all(out), "", "nobody of the tree holds the pipe any more")
 
     def test_a_tree_that_forks_all_the_time_is_ended_too(self):
         session = self.session(changes={"limits": {"rlimits": {"nproc": 200}}})

@@ -8,7 +8,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from client import POOL_BASE, POOL_SIZE, Service, ServiceTest, alive
-from harness import BELLJAR, as_root, callers, descendants, environment, main, wait_for
+from harness import BELLJAR, FIRST_THREAD_ENDS, as_root, callers, descendants, environment, main, wait_for
 
 
 class Start(ServiceTest):
@@ -108,6 +108,21 @@ class Pool(ServiceTest):
         self.addCleanup(process.kill)
         wait_for(lambda: os.stat(f"/proc/{process.pid}").st_uid == base + 1)
         self.assertIn(f"overlaps process {process.pid} (sleep) of uid {base + 1}", self.refused_with(base))
+        # One that has ended is in nobody's way: in a container there may be nobody who waits for it.
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        Service(self, base=base).ask("hello")
+
+    @as_root
+    @callers("root")
+    def test_a_running_process_whose_first_thread_has_ended(self):
+        base = POOL_BASE + 8
+        process = subprocess.Popen(["setpriv", f"--reuid={base + 1}", f"--regid={base + 1}", "--clear-groups",
+                                    "python3", "-c", FIRST_THREAD_ENDS], stdout=subprocess.PIPE)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertEqual(process.stdout.read(1), b"x")
+        self.assertIn(f"overlaps process {process.pid} (python3) of uid {base + 1}", self.refused_with(base))
 
 
 class Root(ServiceTest):

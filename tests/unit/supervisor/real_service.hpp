@@ -31,7 +31,8 @@ inline std::size_t open_descriptors() {
   return static_cast<std::size_t>(std::distance(fs::directory_iterator("/proc/self/fd"), {}));
 }
 
-// How many processes have a uid of the pool, or are in one state (man 5 proc: "T" is stopped).
+// How many processes have a uid of the pool and have not ended, or are in one state (man 5 proc:
+// "T" is stopped). Who is to wait for those that have ended is not known here.
 inline std::size_t processes_of(std::uint32_t base, std::uint32_t count,
                                 const std::string& state = "") {
   std::size_t found = 0;
@@ -43,7 +44,8 @@ inline std::size_t processes_of(std::uint32_t base, std::uint32_t count,
       if (word != "Uid:") continue;
       std::uint64_t uid = 0;
       status >> uid;
-      found += uid >= base && uid < base + count && (state.empty() || state == its_state);
+      found += uid >= base && uid < base + count &&
+               (state.empty() ? its_state != "Z" : state == its_state);
       break;
     }
   }
