@@ -622,8 +622,9 @@ Outcome<Finding> Service::run_selftest() const {
   if (!setting) return tl::unexpected<Fault>(fault_of(setting.error()));
   report = launcher::selftest(*setting);
   Json missing = Json::array();
-  for (const NotInForce& item : report.controls.missing)
-    missing.push_back({{"control", item.control}, {"what", item.what}, {"remedy", item.remedy}});
+  for (const auto* items : {&report.controls.missing, &report.controls.unknown})
+    for (const NotInForce& item : *items)
+      missing.push_back({{"control", item.control}, {"what", item.what}, {"remedy", item.remedy}});
   // Bounded like every message.
   while (missing.size() > 64) missing.erase(missing.size() - 1);
   return Finding{

@@ -456,6 +456,16 @@ class Selftest(ServiceTest):
         service = self.start_service()
         self.assertEqual(service.ask("selftest"), {"ok": True, "missing": [], "sandbox": "auto"})
 
+    @not_sanitized
+    def test_what_could_not_be_found_out_is_not_in_force_and_named(self):
+        needed = ("execve", "exit_group", "brk", "mmap", "arch_prctl")
+        policy = {"version": 1, "extends": ["builtin:agent@1"],
+                  "syscalls": {"base": "none", "default": "kill", "rules": {name: "allow" for name in needed}}}
+        service = self.start_service("--session-policy", self.make_file("kills.json", json.dumps(policy)))
+        answer = service.ask("selftest")
+        self.assertFalse(answer["ok"])
+        self.assertIn("it could not be found out: the probes did not come to their end", answer["missing"][0]["what"])
+
 
 if __name__ == "__main__":
     main()
