@@ -348,9 +348,9 @@ class GuardedWalk {
 };
 
 /// O_PATH descriptor of `path` below `top`. One openat2 when no link stands in the way, which is
-/// the rule; the walk where one does, or where openat2 is not to be had. EACCES can be the answer
-/// of a security module to the call itself: a mask must not be left out for it, so the walk
-/// decides.
+/// the rule; the walk where one does, or where openat2 is not to be had. It gives up with EAGAIN on
+/// a ".." while anything moves or is mounted anywhere on the host. EACCES can be the answer of a
+/// security module to the call itself: a mask must not be left out for it, so the walk decides.
 int open_path(Child& child, int top, const char* path, Links links) noexcept {
   while (*path == '/') ++path;
   sys::OpenHow how;
@@ -359,7 +359,8 @@ int open_path(Child& child, int top, const char* path, Links links) noexcept {
   const char* relative = *path == '\0' ? "." : path;
   const long fd = raw(SYS_openat2, top, relative, &how, sizeof how);
   if (fd >= 0) return static_cast<int>(fd);
-  if (fd != -ELOOP && !is_unavailable(static_cast<int>(fd))) return static_cast<int>(fd);
+  if (fd != -ELOOP && fd != -EAGAIN && !is_unavailable(static_cast<int>(fd)))
+    return static_cast<int>(fd);
   GuardedWalk walk(child, top, links);
   return walk.open(path);
 }

@@ -4,6 +4,8 @@ import os
 import pathlib
 import shutil
 import stat
+import subprocess
+import sys
 import textwrap
 
 from harness import TOOLS_STAGED, SandboxTest, as_root, main
@@ -587,6 +589,17 @@ class WorkingDirectory(SandboxTest):
         self.make_link("work/up", "../../../../../../..", owner=self.uid)
         for path in (f"{self.work}/up", "/..", "/usr/../../.."):
             run = self.sandbox("sh", "-c", "pwd; ls -d /etc /var/lib", options=["-w", path])
+            self.assertEqual(run.out, "/\n", str(run))
+
+    def test_dots_end_there_too_while_names_change_elsewhere_on_the_host(self):
+        """The kernel's own resolution gives up when any directory moves meanwhile."""
+        self.make_directory("moving/a/x"), self.make_directory("moving/b")
+        churn = "import os\nwhile True:\n  os.rename('a/x', 'b/x')\n  os.rename('b/x', 'a/x')\n"
+        moving = subprocess.Popen([sys.executable, "-c", churn], cwd=self.dir / "moving")
+        self.addCleanup(moving.wait)
+        self.addCleanup(moving.kill)
+        for _ in range(12):
+            run = self.sandbox("pwd", options=["-w", "/usr/../../.."])
             self.assertEqual(run.out, "/\n", str(run))
 
     def test_a_deleted_current_directory_is_refused_as_workspace(self):
