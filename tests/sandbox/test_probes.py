@@ -29,6 +29,7 @@ PROBES = {
     "open-kmsg":            ("ENOENT", "ENOENT", "ENOENT", "ENOENT"),
     "raw-socket":           ("EPERM", "EPERM", "EAFNOSUPPORT", "open"),
     "route-out":            ("open", "ENETUNREACH", "EAFNOSUPPORT", "ENETUNREACH"),
+    "reach-metadata":       ("open", "ENETUNREACH", "EAFNOSUPPORT", "ENETUNREACH"),
     "mount-tmpfs":          ("EPERM", "EPERM", "EPERM", "open"),
     "chroot":               ("EPERM", "EPERM", "EPERM", "open"),
     "sethostname":          ("EPERM", "EPERM", "EPERM", "open"),
