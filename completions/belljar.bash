@@ -11,6 +11,7 @@ _belljar_options_daemon="--config --listen --host --token-file --sessions-root -
 _belljar_options_selftest="-h --help -p --policy --uid --network --json -v --verbose $_belljar_options_daemon"
 _belljar_options_doctor="-h --help -p --policy --json --fix-script $_belljar_options_daemon"
 _belljar_options_test="-h --help -p --policy --workspace --set --var --json"
+_belljar_options_convert="-h --help --from --to"
 _belljar_options_policy="init check show diff schema -h --help --ceiling --origin --json --set --var"
 
 # What may stand behind an option; an option of its own takes no value.
@@ -26,6 +27,7 @@ _belljar_value() {
     -v | --volume | --record) compgen -f -- "$2" ;;
     --config | --token-file | --audit) compgen -f -- "$2" ;;
     --sessions-root | --workspace-root | --policy-dir) compgen -d -- "$2" ;;
+    --from | --to) compgen -W "bwrap" -- "$2" ;;
     --sandbox) compgen -W "auto off" -- "$2" ;;
     --session-network) compgen -W "auto private none shared" -- "$2" ;;
     --log) compgen -W "text json" -- "$2" ;;
@@ -71,7 +73,7 @@ _belljar() {
     --set) compopt -o nospace 2>/dev/null ;;
   esac
   if [[ -z $command ]]; then
-    mapfile -t COMPREPLY < <(compgen -W "run explain policy selftest doctor test --selftest --help --version" -- "$current")
+    mapfile -t COMPREPLY < <(compgen -W "run explain policy selftest doctor test convert bwrap --selftest --help --version" -- "$current")
   elif [[ $current == --*=* ]]; then
     mapfile -t COMPREPLY < <(_belljar_value "$option" "${current#*=}")
     current=${current#*=}

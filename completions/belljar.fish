@@ -1,7 +1,7 @@
 # fish completion for belljar. tests/completions holds it against `belljar --help`.
 
 function __belljar_needs_command
-    not __fish_seen_subcommand_from run explain policy selftest doctor test
+    not __fish_seen_subcommand_from run explain policy selftest doctor test convert bwrap
 end
 
 function __belljar_in
@@ -24,6 +24,8 @@ complete -c belljar -n __belljar_needs_command -a policy -d "Write, check, show 
 complete -c belljar -n __belljar_needs_command -a selftest -d "Try whether the sandbox holds on this host"
 complete -c belljar -n __belljar_needs_command -a doctor -d "Say what this host lacks for a policy, and the remedy"
 complete -c belljar -n __belljar_needs_command -a test -d "Try what a policy says must hold, for CI"
+complete -c belljar -n __belljar_needs_command -a convert -d "Turn arguments of bwrap into a policy, or back"
+complete -c belljar -n __belljar_needs_command -a bwrap -d "Take arguments of bwrap"
 complete -c belljar -n __belljar_needs_command -l selftest -d "The same as belljar selftest"
 complete -c belljar -n __belljar_needs_command -l version -d "Print the version and exit"
 complete -c belljar -s h -l help -d "Print the help and exit"
@@ -89,3 +91,5 @@ complete -c belljar -n "__fish_seen_subcommand_from run explain; and contains --
 complete -c belljar -n "__belljar_in explain" -l exposure -d "List what the command could reach"
 complete -c belljar -n "__belljar_in explain" -l json -d "Print the exposure as JSON"
 complete -c belljar -n "__belljar_in run" -l explain-denials -d "Say at the end what was refused, and why"
+complete -c belljar -n "__belljar_in convert" -l from -x -a bwrap -d "What the arguments are"
+complete -c belljar -n "__belljar_in convert" -l to -x -a bwrap -d "What the policy becomes"

@@ -68,6 +68,11 @@ class Builder {
 
 std::string tmpfs_options(std::uint64_t size, std::uint64_t inodes, mode_t mode) {
   std::array<char, 96> text{};
+  if (inodes == 0) {
+    if (size != 0) return "size=" + std::to_string(size) + tmpfs_options(0, 0, mode).insert(0, ",");
+    std::snprintf(text.data(), text.size(), "mode=%04o", mode);
+    return text.data();
+  }
   std::snprintf(text.data(), text.size(), "size=%llu,nr_inodes=%llu,mode=%04o",
                 static_cast<unsigned long long>(size), static_cast<unsigned long long>(inodes),
                 mode);
@@ -122,7 +127,12 @@ struct Lower {
     made.b = nanoseconds(a.boottime);
     return made;
   }
-  std::optional<Op> operator()(const GuardInit&) const { return op(OpCode::kGuardInit); }
+  std::optional<Op> operator()(const GuardInit& a) const {
+    Op made = op(OpCode::kGuardInit);
+    if (a.dumpable) made.a |= kGuardDumpable;
+    if (a.in_session) made.a |= kGuardInSession;
+    return made;
+  }
   std::optional<Op> operator()(const JoinKeyring&) const { return op(OpCode::kJoinKeyring); }
   std::optional<Op> operator()(const RaiseLoopback&) const { return op(OpCode::kRaiseLoopback); }
   std::optional<Op> operator()(const HandOverNamespaces&) const {
@@ -207,7 +217,9 @@ struct Lower {
     made.s1 = builder.text(tmpfs_options(a.shm_size, a.shm_inodes, 01777));
     made.a = a.shm_flags;
     made.b = a.may_create;
-    made.c = a.queues;
+    if (a.queues) made.c |= kDevQueues;
+    if (a.literal) made.c |= kDevLiteral;
+    if (a.console) made.c |= kDevConsole;
     return made;
   }
   std::optional<Op> operator()(const MakeDirectory& a) const {
@@ -340,7 +352,7 @@ struct Lower {
     Op made = op(OpCode::kInstallFilter);
     made.s0 = builder.array(a.filter.instructions().data(), a.filter.instructions().size());
     made.a = a.filter.instructions().size();
-    made.b = a.listens;
+    made.b = a.alone ? 2U : std::uint64_t{a.listens};
     return made;
   }
   std::optional<Op> operator()(const CheckPayload& a) const {
@@ -352,6 +364,7 @@ struct Lower {
     expected.capabilities = a.capabilities;
     if (a.groups) expected.group_count = static_cast<std::int32_t>(a.groups->size());
     Op made = op(OpCode::kCheckPayload);
+    made.a = a.when;
     made.s0 = builder.array(&expected, 1);
     return made;
   }
@@ -359,6 +372,79 @@ struct Lower {
     Op made = op(OpCode::kExec);
     made.s0 = builder.texts(a.candidates);
     made.a = a.candidates.size();
+    return made;
+  }
+  std::optional<Op> operator()(const AwaitLauncher&) const { return op(OpCode::kAwaitLauncher); }
+  std::optional<Op> operator()(const LiteralRoot&) const {
+    Op made = op(OpCode::kLiteralRoot);
+    made.a = kNoSuid | kNoDev;
+    return made;
+  }
+  [[nodiscard]] Op with_path(OpCode code, const std::string& path) const {
+    Op made = op(code);
+    made.s0 = builder.text(path);
+    return made;
+  }
+  static Op with_number(OpCode code, std::uint64_t number) {
+    Op made = op(code);
+    made.a = number;
+    return made;
+  }
+  std::optional<Op> operator()(const RemountReadOnly& a) const {
+    return with_path(OpCode::kRemountReadOnly, a.path);
+  }
+  std::optional<Op> operator()(const WriteFile& a) const {
+    Op made = with_path(OpCode::kWriteFile, a.path);
+    made.a = a.mode;
+    made.b = static_cast<std::uint64_t>(a.descriptor);
+    return made;
+  }
+  std::optional<Op> operator()(const BindData& a) const {
+    Op made = with_path(OpCode::kBindData, a.target);
+    made.a = a.flags;
+    made.b = static_cast<std::uint64_t>(a.descriptor);
+    made.c = a.mode;
+    return made;
+  }
+  std::optional<Op> operator()(const ChangeMode& a) const {
+    Op made = with_path(OpCode::kChangeMode, a.path);
+    made.a = a.mode;
+    return made;
+  }
+  std::optional<Op> operator()(const ProtectProc& a) const {
+    return with_path(OpCode::kProtectProc, a.path);
+  }
+  std::optional<Op> operator()(const NestUser& a) const {
+    Op made = with_path(OpCode::kNestUser, map_lines({a.uid}));
+    made.s1 = builder.text(map_lines({a.gid}));
+    return made;
+  }
+  std::optional<Op> operator()(const JoinUser& a) const {
+    return with_number(OpCode::kJoinUser, static_cast<std::uint64_t>(a.descriptor));
+  }
+  std::optional<Op> operator()(const CheckNoUser&) const { return op(OpCode::kCheckNoUser); }
+  std::optional<Op> operator()(const LockFile& a) const {
+    return with_path(OpCode::kLockFile, a.path);
+  }
+  std::optional<Op> operator()(const NewSession&) const { return op(OpCode::kNewSession); }
+  std::optional<Op> operator()(const SetSignalMask& a) const {
+    return with_number(OpCode::kSetSignalMask, a.mask);
+  }
+  std::optional<Op> operator()(const SetCapabilities& a) const {
+    Op made = with_number(OpCode::kSetCapabilities, a.keep);
+    made.b = a.ambient;
+    return made;
+  }
+  std::optional<Op> operator()(const DieWithLauncher&) const {
+    return op(OpCode::kDieWithLauncher);
+  }
+  std::optional<Op> operator()(const Block& a) const {
+    return with_number(OpCode::kBlock, static_cast<std::uint64_t>(a.descriptor));
+  }
+  std::optional<Op> operator()(const EnterDirectory& a) const {
+    Op made = with_number(OpCode::kEnterDirectory, a.candidates.size());
+    made.s0 = builder.texts(a.candidates);
+    made.b = a.first_only;
     return made;
   }
   std::optional<Op> operator()(const StandBy&) const { return op(OpCode::kStandBy); }
@@ -414,6 +500,8 @@ std::vector<std::byte> compile(const Plan& plan, const Surroundings& surrounding
     if (!made) continue;
     if (step.side == Side::kInit) image.payload_op = static_cast<std::uint32_t>(ops.size()) + 1;
     made->step = static_cast<std::int32_t>(i);
+    made->parents = static_cast<std::uint16_t>(step.parents);
+    if (step.covers_root) made->parents |= kCoversRoot;
     ops.push_back(*made);
   }
   image.op_count = static_cast<std::uint32_t>(ops.size());
@@ -422,10 +510,18 @@ std::vector<std::byte> compile(const Plan& plan, const Surroundings& surrounding
   image.argv = builder.texts(plan.argv);
   image.envc = static_cast<std::uint32_t>(plan.environment.size());
   image.envp = builder.texts(plan.environment);
-  image.pointers = builder.room((plan.argv.size() + plan.environment.size() + 2) * sizeof(char*));
+  const std::size_t of_shell = plan.drop_in ? plan.argv.size() + 2 : 0;
+  image.pointers =
+      builder.room((plan.argv.size() + plan.environment.size() + 2 + of_shell) * sizeof(char*));
   image.uid_outside = plan.uid;
   image.gid_outside = plan.gid;
   image.privileged = surroundings.privileged;
+  image.literal = plan.drop_in.has_value();
+  if (plan.drop_in) {
+    image.direct = plan.drop_in->direct;
+    image.lingers = plan.drop_in->lingers;
+    image.held = plan.drop_in->held;
+  }
   image.legacy = surroundings.back_end == BackEnd::kLegacy;
   image.helped = surroundings.helped();
   image.joins = builder.array(surroundings.joins.data(), surroundings.joins.size());

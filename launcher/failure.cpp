@@ -200,6 +200,8 @@ Explanation explain_detail(const Plan& plan, const policy::Policy& policy, const
                   std::to_string(plan.uid) +
                   " can write to, such as ext4, xfs or btrfs, or leave both out for a temporary "
                   "overlay"};
+    case Detail::kOtherLink:
+      return {"existing destination is " + subject, {}, {}};
     case Detail::kForeignIds:
     case Detail::kUnmappedIds:
       return explain_joined_ids(message.detail, subject);
@@ -235,6 +237,10 @@ SetupFailure describe_failure(const Plan& plan, const policy::Policy& policy, co
     failure.reason = errno_text(message.error);
     return failure;
   }
+  failure.index = message.step;
+  failure.subject = subject_of(message);
+  failure.number = message.error;
+  failure.detail = message.detail;
   const auto index = static_cast<std::size_t>(message.step);
   const Step& step = plan.steps[index];
   failure.step = "step " + std::to_string(index + 1) + " of " + std::to_string(plan.steps.size()) +

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -239,8 +240,21 @@ class Launcher {
     BELLJAR_CHECK(meter_.begin());
     BELLJAR_CHECK(published_.open());
     BELLJAR_CHECK(joins_.open(plan_, host_));
+    if (plan_.drop_in && plan_.drop_in->die_with_parent) BELLJAR_CHECK(watch_parent());
     surroundings_.joins = joins_.list();
     return carry_out_own_steps();
+  }
+
+  /// The whole process, not the thread that has started us, which a death signal is about. One that
+  /// has ended already was somebody else's parent by now.
+  Status watch_parent() {
+    const pid_t parent = getppid();
+    parent_ = UniqueFd(static_cast<int>(sys::raw(SYS_pidfd_open, parent, 0U)));
+    if (parent != getppid()) return sys_failure(ESRCH, "watch the parent process");
+    // One outside of our pid namespace has no number here: its end is told by the death signal.
+    if (!parent_.valid() && prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0)
+      return sys_failure(errno, "ask for the death signal");
+    return {};
   }
 
   Status carry_out_own_steps() {
@@ -282,13 +296,14 @@ class Launcher {
     control_ = UniqueFd(ends[0]);
     childs_end_ = UniqueFd(ends[1]);
     // Who speaks is known by the number that the kernel gives: a keeper's own is another one
-    // inside.
+    // inside, and so is that of an init that names itself.
     const int on = 1;
-    if (attendant_ != nullptr &&
+    if ((attendant_ != nullptr || nests_pids()) &&
         setsockopt(control_.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0) {
       refuse({ErrorKind::kSystem, errno, "ask for the senders of messages", {}, {}});
       return Attempt::kDone;
     }
+    direct_ = plan_.drop_in && plan_.drop_in->direct;
     arena->control = ends[1];
     arena->launchers_control = ends[0];
     arena->proc = sys::proc_directory();
@@ -299,7 +314,7 @@ class Launcher {
     early_.clear();
     const int error = clone_in_cgroups(*arena);
     // Only a helper's death is told by the end of file; init's is by its own descriptor.
-    if (surroundings_.helped()) childs_end_.reset();
+    if (surroundings_.helped() || direct_) childs_end_.reset();
     if (own_failure_) return cannot_act();
     if (error != 0) return cannot_create(error);
     if (map_error_ != 0) return cannot_map();
@@ -510,7 +525,19 @@ class Launcher {
     return failed(message);
   }
 
+  /// A pid namespace is made below one that is joined.
+  [[nodiscard]] bool nests_pids() const {
+    const auto is_pid = [](const Join& join) { return join.flag == CLONE_NEWPID; };
+    if (std::ranges::none_of(surroundings_.joins, is_pid)) return false;
+    const int step = step_of<CreateNamespaces>();
+    if (step < 0) return false;
+    const StepAction& action = plan_.steps[static_cast<std::size_t>(step)].action;
+    return (std::get<CreateNamespaces>(action).flags & CLONE_NEWPID) != 0;
+  }
+
   int fork_helper(Arena& arena) {
+    // Init becomes our child by the helper's end.
+    if (nests_pids() && prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0) return errno;
     const long helper = sys::raw(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr);
     if (helper == 0) run_helper(arena);
     if (helper < 0) return static_cast<int>(-helper);
@@ -522,7 +549,7 @@ class Launcher {
 
   Attempt watch() {
     for (;;) {
-      constexpr std::size_t kOwn = 8;
+      constexpr std::size_t kOwn = 9;
       std::array<pollfd, kOwn + OutputRelay::kPolls + TerminalRelay::kPollCount> ready = {
           {{control_.get(), POLLIN, 0},
            {signals_.get(), POLLIN, 0},
@@ -531,7 +558,8 @@ class Launcher {
            {denials_.descriptor(), POLLIN, 0},
            {started_ && attendant_ != nullptr ? attendant_->descriptor() : -1, POLLIN, 0},
            {network_.descriptor(), POLLIN, 0},
-           {published_.descriptor(), POLLIN, 0}}};
+           {published_.descriptor(), POLLIN, 0},
+           {parent_.get(), POLLIN, 0}}};
       relay_.wait_for(ready.data() + kOwn);
       const auto relayed = std::span(ready).last<TerminalRelay::kPollCount>();
       std::ranges::copy(terminal_.wanted(), relayed.begin());
@@ -565,7 +593,8 @@ class Launcher {
       if (const auto end = wanted_end()) return end_for(*end);
       if (ready[3].revents != 0 && memory_ran_out()) return end_with(Cause::kMemory);
       if (relay_.move(ready.data() + kOwn) || wrote_too_much()) return end_with(Cause::kOutput);
-      if (!heard && ready[2].revents != 0) return ended_silently();
+      if (ready[8].revents != 0) return end_for({Cause::kKilled, "parent"});
+      if (!heard && ready[2].revents != 0) return direct_ ? ended_directly() : ended_silently();
       // Without it what is only looked at fails, too: nothing true could be said of such a run.
       if (ready[4].revents != 0)
         return give_up("explain what is refused: who listened has ended", EPIPE);
@@ -625,6 +654,8 @@ class Launcher {
 
   /// The deadline that is in force now; none when the command may run for ever.
   [[nodiscard]] std::optional<Clock::time_point> end_time() const {
+    // Under bwrap's arguments others may have to do their part first.
+    if (!started_ && plan_.drop_in) return std::nullopt;
     if (!started_) return cloned_at_ + kSetupDeadline;
     if (!policy_.limits.wall_time || step_of<StandBy>() >= 0) return std::nullopt;
     return started_at_ + *policy_.limits.wall_time;
@@ -740,6 +771,8 @@ class Launcher {
     if (read(signals_.get(), &info, sizeof info) != sizeof info || attendant_ != nullptr) return;
     const int number = static_cast<int>(info.ssi_signo);
     passed_on_ |= std::uint64_t{1} << number;
+    // The terminal has told the command itself, which is in the same process group.
+    if (plan_.drop_in && info.ssi_code == SI_KERNEL) passed_on_ |= std::uint64_t{1} << number;
     if (!started_) {
       const bool ends =
           number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
@@ -751,7 +784,7 @@ class Launcher {
     }
     if (number == SIGWINCH && terminal_.active()) return terminal_.take_size_over();
     if (number == SIGCONT) terminal_.enter();
-    send_signal(number);
+    if (!plan_.drop_in || info.ssi_code != SI_KERNEL) send_signal(number);
     // The command must not go on reading a terminal that its caller has taken back. (With a
     // terminal of its own it says so when it has stopped.)
     if (number == SIGTSTP && !terminal_.active()) raise(SIGSTOP);
@@ -776,6 +809,11 @@ class Launcher {
   }
 
   void send_signal(int number) const {
+    if (direct_ && started_) {
+      // One that is about to end needs no signal, ignoring.
+      (void)sys::raw(SYS_pidfd_send_signal, init_.get(), number, nullptr, 0U);
+      return;
+    }
     Message message;
     message.kind = MessageKind::kSignal;
     message.status = number;
@@ -862,6 +900,7 @@ class Launcher {
       attendant_->hear(std::move(heard));
       return std::nullopt;
     }
+    if (message.kind == MessageKind::kHelper && nests_pids()) message.pid = heard.sender;
     take(heard.beside, message.kind);
     if (own_failure_) return cannot_act();
     if (got != sizeof message || !makes_sense(message, plan_)) return end_of_file();
@@ -872,7 +911,8 @@ class Launcher {
       early_.push_back(message);
       // Init waits for an answer, and would for long if its helper has died without naming it.
       const bool orphaned =
-          message.kind == MessageKind::kNeedTime && helper_is_gone() && !has_message();
+          (message.kind == MessageKind::kNeedTime || message.kind == MessageKind::kWaits) &&
+          helper_is_gone() && !has_message();
       return orphaned ? std::optional(ended_silently()) : std::nullopt;
     }
     return handle(message);
@@ -887,9 +927,13 @@ class Launcher {
   }
 
   /// Nobody will say any more; what is still unheard was the helper's last word.
-  Attempt end_of_file() {
+  std::optional<Attempt> end_of_file() {
     if (std::optional<Attempt> end = handle_early()) return *end;
-    return ended_silently();
+    if (!direct_ || !init_.valid()) return ended_silently();
+    // The command is what init was, and has no end of the socket.
+    control_.reset();
+    started({});
+    return std::nullopt;
   }
 
   std::optional<Attempt> handle(const Message& message) {
@@ -898,6 +942,11 @@ class Launcher {
         return map_helper();
       case MessageKind::kNeedTime:
         return move_clocks();
+      case MessageKind::kWaits:
+        if (!init_.valid()) return ended_silently();
+        if (events_.born) events_.born(init_pid_);
+        if (const int error = let_go_on(); error != 0) return give_up("let init go on", error);
+        return std::nullopt;
       case MessageKind::kHelper:
         return adopt(message.pid);
       case MessageKind::kFailed:
@@ -941,6 +990,8 @@ class Launcher {
     const int open_error = opened < 0 ? static_cast<int>(-opened) : 0;
     init_ = UniqueFd(static_cast<int>(opened));
     reap_helper();
+    if (nests_pids() && init_.valid())
+      if (const int error = let_go_on(); error != 0) return give_up("let init go on", error);
     if (init_.valid()) {
       Status placed = cgroups_.check(init_pid_);
       if (placed) placed = cgroups_.take_room_back();
@@ -1035,7 +1086,19 @@ class Launcher {
     return Attempt::kDone;
   }
 
+  /// The command was what init had been: how it ended is the kernel's word.
+  Attempt ended_directly() {
+    // Before its exec: by us, for a signal that asked for it.
+    if (record_.signal) return ended_silently();
+    finish();
+    Message message;
+    message.kind = MessageKind::kEnded;
+    message.status = end_.si_code == CLD_EXITED ? (end_.si_status & 0xff) << 8 : end_.si_status;
+    return ended(message);
+  }
+
   Attempt ended(const Message& message) {
+    if (plan_.drop_in && plan_.drop_in->lingers) init_.reset();
     finish();
     if (WIFEXITED(message.status)) {
       record_.cause = Cause::kExited;
@@ -1101,10 +1164,9 @@ class Launcher {
     if (helper_ > 0) shutdown(control_.get(), SHUT_RDWR);
     reap_helper();
     if (!init_.valid()) return Attempt::kDone;
-    siginfo_t info{};
     rusage usage{};
     long rc = 0;
-    do rc = sys::raw(SYS_waitid, static_cast<int>(P_PIDFD), init_.get(), &info, WEXITED, &usage);
+    do rc = sys::raw(SYS_waitid, static_cast<int>(P_PIDFD), init_.get(), &end_, WEXITED, &usage);
     while (rc == -EINTR);
     const auto time = [](const timeval& value) {
       return std::chrono::microseconds(value.tv_sec * 1'000'000 + value.tv_usec);
@@ -1168,6 +1230,9 @@ class Launcher {
   Clock::time_point started_at_;
   bool started_ = false;
   std::uint64_t passed_on_ = 0;
+  bool direct_ = false;  ///< The command takes init's place.
+  UniqueFd parent_;      ///< The launcher's, where all ends with it.
+  siginfo_t end_{};      ///< How init ended.
   Record record_;
 };
 

@@ -32,6 +32,8 @@ struct Events {
   std::function<void(int signal)> stopped;  ///< The command was stopped.
   std::function<void()> continued;
   std::function<void(const Watched&)> armed = {};  ///< The command has begun.
+  /// A literal plan's init is there and waits for the return.
+  std::function<void(int pid)> born = {};
 };
 
 /// Init's word on something other than the plan's own command.

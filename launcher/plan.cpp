@@ -194,8 +194,9 @@ struct Describe {
     return text;
   }
   std::string operator()(const MountTmpfs& a) const {
-    return "mount a tmpfs on " + a.target + " (" + size_text(a.size, a.inodes) + ", mode " +
-           octal(a.mode) + ")" + flags_text(a.flags);
+    const std::string size = a.size == 0 ? "without a limit" : size_text(a.size, a.inodes);
+    return "mount a tmpfs on " + a.target + " (" + size + ", mode " + octal(a.mode) + ")" +
+           flags_text(a.flags);
   }
   std::string operator()(const MountOverlay& a) const {
     std::string text = "mount an overlay on " + a.target + ": ";
@@ -309,6 +310,52 @@ struct Describe {
            "umask, capabilities, " + "no_new_privs" + (a.filtered ? ", the filter" : "");
   }
   std::string operator()(const Exec& a) const { return "exec " + list(a.candidates); }
+  std::string operator()(const AwaitLauncher&) const {
+    return "wait until belljar has told what was made";
+  }
+  std::string operator()(const LiteralRoot&) const {
+    return "make the root on a tmpfs, with the host's file tree beside it";
+  }
+  std::string operator()(const RemountReadOnly& a) const {
+    return "make the mount at " + a.path + " read-only";
+  }
+  std::string operator()(const WriteFile& a) const {
+    return "write what descriptor " + std::to_string(a.descriptor) + " holds to " + a.path +
+           ", mode " + octal(a.mode);
+  }
+  std::string operator()(const BindData& a) const {
+    return "bind what descriptor " + std::to_string(a.descriptor) + " holds on " + a.target +
+           flags_text(a.flags) + ", mode " + octal(a.mode);
+  }
+  std::string operator()(const ChangeMode& a) const {
+    return "change the mode of " + a.path + " to " + octal(a.mode);
+  }
+  std::string operator()(const ProtectProc& a) const {
+    return "make sys, sysrq-trigger, irq and bus below " + a.path + " read-only";
+  }
+  std::string operator()(const NestUser&) const {
+    return "enter a second user namespace, in one that allows no third";
+  }
+  std::string operator()(const JoinUser& a) const {
+    return "join the user namespace of descriptor " + std::to_string(a.descriptor);
+  }
+  std::string operator()(const CheckNoUser&) const {
+    return "read back: no user namespace can be made";
+  }
+  std::string operator()(const LockFile& a) const { return "hold a read lock on " + a.path; }
+  std::string operator()(const NewSession&) const { return "start a session"; }
+  std::string operator()(const SetSignalMask&) const { return "take the caller's signal mask"; }
+  std::string operator()(const SetCapabilities& a) const {
+    return a.keep == 0 ? "drop every capability" : "keep only the named capabilities";
+  }
+  std::string operator()(const DieWithLauncher&) const { return "die when belljar does"; }
+  std::string operator()(const Block& a) const {
+    return "wait for descriptor " + std::to_string(a.descriptor);
+  }
+  std::string operator()(const EnterDirectory& a) const {
+    return "change to " + list(a.candidates) + (a.first_only ? "" : ", the first that is there") +
+           ", and let PWD say so";
+  }
   std::string operator()(const StandBy&) const { return "end, and let init wait for commands"; }
 };
 
@@ -337,6 +384,29 @@ Status broken(const std::string& rule, std::size_t index) {
                {}});
 }
 
+template <class... Ts>
+bool is_one_of(const Step& step) {
+  return (is<Ts>(step) || ...);
+}
+
+/// What takes something away from a sandbox that bwrap's arguments alone may do without: no policy
+/// and no message of the service's leads to it.
+bool is_literal(const Step& step) {
+  if (step.parents != 0755 || step.covers_root) return true;
+  if (const auto* guard = std::get_if<GuardInit>(&step.action))
+    return guard->dumpable || guard->in_session;
+  if (const auto* tmpfs = std::get_if<MountTmpfs>(&step.action)) return tmpfs->size == 0;
+  if (const auto* dev = std::get_if<MountDev>(&step.action)) return dev->literal || dev->console;
+  if (const auto* filter = std::get_if<InstallFilter>(&step.action)) return filter->alone;
+  if (const auto* check = std::get_if<CheckInit>(&step.action))
+    return check->uid == kAnyId || check->gid == kAnyId;
+  if (const auto* check = std::get_if<CheckPayload>(&step.action))
+    return check->when != kCapabilitiesAtExec || check->uid == kAnyId || check->gid == kAnyId;
+  return is_one_of<AwaitLauncher, LiteralRoot, RemountReadOnly, WriteFile, BindData, ChangeMode,
+                   ProtectProc, NestUser, JoinUser, CheckNoUser, LockFile, NewSession,
+                   SetSignalMask, SetCapabilities, DieWithLauncher, Block, EnterDirectory>(step);
+}
+
 }  // namespace
 
 std::string Step::text() const { return std::visit(Describe{}, action); }
@@ -359,14 +429,15 @@ Status validate(const Plan& plan) {
     const Step& step = plan.steps[i];
     if (i > 0 && step.side < plan.steps[i - 1].side)
       return broken("belljar, then init, then payload", i);
+    if (!plan.drop_in && is_literal(step)) return broken("bwrap's arguments alone ask for it", i);
     if (pivoted && (is<BindMount>(step) || is<MountTmpfs>(step) || is<MountOverlay>(step) ||
                     is<MountMqueue>(step) || is<MaskPath>(step) || is<CoverFile>(step)))
       return broken("every mount before the pivot", i);
     if (is<TakeLandlock>(step) && (!pivoted || dropped))
       return broken("Landlock between the pivot and the drop of capabilities", i);
     if (dropped && is<PivotRoot>(step)) return broken("the pivot before capabilities go", i);
-    if (filtered && !is<CheckPayload>(step) && !is<CloseDescriptors>(step) && !is<Exec>(step) &&
-        !is<StandBy>(step))
+    if (filtered && !is<CheckPayload>(step) && !(plan.drop_in && is<InstallFilter>(step)) &&
+        !is<CloseDescriptors>(step) && !is<Exec>(step) && !is<StandBy>(step))
       return broken("after the filter only the read-back, the closing and exec", i);
     pivoted |= is<PivotRoot>(step);
     filtered |= is<InstallFilter>(step);
@@ -374,7 +445,8 @@ Status validate(const Plan& plan) {
   }
   if (plan.steps.empty() || (!is<Exec>(plan.steps.back()) && !is<StandBy>(plan.steps.back())))
     return broken("exec is the last", 0);
-  if (!pivoted || !dropped) return broken("a pivot and a drop of capabilities", 0);
+  if (!pivoted || (!dropped && !plan.drop_in))
+    return broken("a pivot and a drop of capabilities", 0);
   return {};
 }
 

@@ -15,6 +15,7 @@
 #include <variant>
 #include <vector>
 
+#include "launcher/child/image.hpp"
 #include "launcher/host.hpp"
 #include "launcher/plan_modes.hpp"
 #include "launcher/seccomp/seccomp.hpp"
@@ -173,7 +174,10 @@ struct EnterTimeNamespace {
 };
 
 /// Ends with the launcher: a death signal, a session of its own, not dumpable for good.
-struct GuardInit {};
+struct GuardInit {
+  bool dumpable = false;    ///< Others of its uid may look at it.
+  bool in_session = false;  ///< It stays in the caller's session.
+};
 
 /// A fresh session keyring, so that the caller's keys are out of reach.
 struct JoinKeyring {};
@@ -259,6 +263,8 @@ struct MountDev {
   unsigned shm_flags = kNoSuid | kNoDev;
   bool queues = false;  ///< It has an empty directory "mqueue", to be mounted on.
   bool may_create = false;
+  bool literal = false;  ///< Names can be added to it, and shm is a plain directory.
+  bool console = false;  ///< The terminal on descriptor 1 is its "console".
 };
 
 struct MakeDirectory {
@@ -301,6 +307,64 @@ struct ForbidUserNamespaces {
 };
 
 struct PivotRoot {};
+
+// What only a literal plan has (Plan::drop_in): bwrap's arguments, in their order.
+
+/// Init waits until the launcher has looked at it, or has let others do so.
+struct AwaitLauncher {};
+
+/// A new root on a tmpfs; the host's tree is beside it until the pivot.
+struct LiteralRoot {};
+
+/// One mount, without those below it.
+struct RemountReadOnly {
+  std::string path;
+};
+
+/// What the descriptor holds, to a file that is made or emptied.
+struct WriteFile {
+  std::string path;
+  int descriptor = -1;
+  mode_t mode = 0666;
+};
+
+/// The same, to a file that no other path leads to.
+struct BindData {
+  std::string target;
+  int descriptor = -1;
+  unsigned flags = 0;
+  mode_t mode = 0600;
+};
+
+struct ChangeMode {
+  std::string path;
+  mode_t mode = 0;
+};
+
+/// What uid 0 could change of the host below a /proc becomes read-only.
+struct ProtectProc {
+  std::string path;
+};
+
+/// A second user namespace, in one that allows no third (user.max_user_namespaces).
+struct NestUser {
+  IdLine uid;
+  IdLine gid;
+};
+
+struct JoinUser {
+  int descriptor = -1;
+};
+
+/// Read back: no user namespace can be made.
+struct CheckNoUser {};
+
+/// A read lock for as long as init is there.
+struct LockFile {
+  std::string path;
+};
+
+struct NewSession {};
 
 /// A pseudo-terminal of the sandbox's devpts becomes init's controlling terminal; belljar gets both
 /// ends and relays.
@@ -394,6 +458,7 @@ struct SetNoNewPrivileges {};
 struct InstallFilter {
   std::string set;  ///< "agent@1", or the base with "and N rules of the policy".
   SeccompFilter filter;
+  bool alone = false;    ///< By prctl: a filter before it may know no other call.
   bool listens = false;  ///< `filter` tells belljar what it refuses (seccomp/watch.hpp),
   std::optional<SeccompFilter> judged;  ///< which is what this one does; absent: nothing.
 };
@@ -407,6 +472,31 @@ struct CheckPayload {
   std::optional<std::vector<gid_t>> groups;
   std::uint64_t capabilities = 0;
   bool filtered = false;
+  CapabilityCheck when = kCapabilitiesAtExec;
+};
+
+struct SetSignalMask {
+  std::uint64_t mask = 0;
+};
+
+/// In force at once; those that are ambient stay across exec for any uid, the others for uid 0.
+struct SetCapabilities {
+  std::uint64_t keep = 0;
+  bool ambient = true;
+};
+
+/// The command dies when its launcher does.
+struct DieWithLauncher {};
+
+/// Waits for a byte on the descriptor, or for its end.
+struct Block {
+  int descriptor = -1;
+};
+
+/// The first of the directories that is there, and PWD names it.
+struct EnterDirectory {
+  std::vector<std::string> candidates;
+  bool first_only = false;
 };
 
 struct Exec {
@@ -417,17 +507,18 @@ struct Exec {
 /// sandbox waits for commands.
 struct StandBy {};
 
-using StepAction =
-    std::variant<SetGroups, JoinNamespace, MakeCgroup, LimitCgroup, MeterCpuTime, RelayOutput,
-                 MeasureDisk, HoldDirectories, MapOwner, AttachNetwork, PublishPorts,
-                 CreateNamespaces, MapIds, TakeIds, EnterTimeNamespace, GuardInit, JoinKeyring,
-                 RaiseLoopback, HandOverNamespaces, AwaitNetwork, SetHostname, CoverFile,
-                 AttachRoot, BindMount, MountTmpfs, MountOverlay, MountMqueue, MountProc, MountDev,
-                 MakeDirectory, MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot,
-                 ForbidUserNamespaces, PivotRoot, OpenTerminal, TakeLandlock, CheckNamespaces,
-                 DropCapabilities, CheckInit, ForgetLauncher, TakeStreams, NewProcessGroup,
-                 SetUmask, SetLimit, NullDescriptor, CloseDescriptors, ChangeDirectory,
-                 SetNoNewPrivileges, InstallFilter, CheckPayload, Exec, StandBy>;
+using StepAction = std::variant<
+    SetGroups, JoinNamespace, MakeCgroup, LimitCgroup, MeterCpuTime, RelayOutput, MeasureDisk,
+    HoldDirectories, MapOwner, AttachNetwork, PublishPorts, CreateNamespaces, MapIds, TakeIds,
+    EnterTimeNamespace, GuardInit, JoinKeyring, RaiseLoopback, HandOverNamespaces, AwaitNetwork,
+    SetHostname, CoverFile, AttachRoot, BindMount, MountTmpfs, MountOverlay, MountMqueue, MountProc,
+    MountDev, MakeDirectory, MakeSymlink, MakeFile, MaskPath, SettleMountFlags, SealRoot,
+    ForbidUserNamespaces, PivotRoot, OpenTerminal, TakeLandlock, CheckNamespaces, DropCapabilities,
+    CheckInit, ForgetLauncher, TakeStreams, NewProcessGroup, SetUmask, SetLimit, NullDescriptor,
+    CloseDescriptors, ChangeDirectory, SetNoNewPrivileges, InstallFilter, CheckPayload, Exec,
+    StandBy, AwaitLauncher, LiteralRoot, RemountReadOnly, WriteFile, BindData, ChangeMode,
+    ProtectProc, NestUser, JoinUser, CheckNoUser, LockFile, NewSession, SetSignalMask,
+    SetCapabilities, DieWithLauncher, Block, EnterDirectory>;
 
 struct Step {
   Side side = Side::kInit;
@@ -435,6 +526,8 @@ struct Step {
   std::string control;  ///< The control that asked for it, "filesystem".
   std::string
       because;  ///< Its policy path, `filesystem.mounts["/work"]`; empty: a default of ours.
+  mode_t parents = 0755;     ///< In a literal plan, the mode of directories made on the way.
+  bool covers_root = false;  ///< In a literal plan: it is mounted on "/".
 
   /// "bind /usr/bin on /bin, read-only", for explain and for messages.
   [[nodiscard]] std::string text() const;
@@ -446,6 +539,14 @@ struct Degraded {
   std::string what;
 };
 
+/// How a literal plan's processes are, which is bwrap's way; no other plan has it.
+struct DropIn {
+  bool direct = false;           ///< The command takes init's place.
+  bool lingers = false;          ///< Init stays until its last child has ended.
+  bool die_with_parent = false;  ///< All of it ends when the launcher's parent does.
+  int held = -1;                 ///< A descriptor that init keeps.
+};
+
 struct Plan {
   std::vector<Step> steps;
   std::vector<std::string> argv;
@@ -454,6 +555,7 @@ struct Plan {
   uid_t uid = 0;                         ///< Outside.
   gid_t gid = 0;
   std::vector<Degraded> degraded;
+  std::optional<DropIn> drop_in;
   std::vector<std::string> notes;  ///< One-line facts for the person who runs it.
 };
 

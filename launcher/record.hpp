@@ -43,6 +43,11 @@ struct SetupFailure {
   bool hidden = false;  ///< The line hides what was looked for, instead of asking for the step.
   std::string policy;   ///< "agent.json:14:9 filesystem.mounts[\"/data\"]"
   std::string remedy;
+  // For a front end with words of its own:
+  int index = -1;  ///< Of the step; -1: before there was any.
+  int number = 0;  ///< The errno.
+  Detail detail = Detail::kNone;
+  std::string subject;
 };
 
 /// What the run used. Times and blocks are of the whole sandbox once it has ended; the kernel adds

@@ -52,19 +52,24 @@ using sys::raw;
 
 constexpr int kPathRoom = 4096;  // PATH_MAX
 
+/// Where a literal plan's root is assembled.
+constexpr char kNewRoot[] = "/newroot";
+
 // ------------------------------------------------------------------------------------------------
 // Primitives
 
 struct Child {
   Arena& arena;
   Image& image;
-  int root = -1;              ///< O_PATH descriptor of the new root while it is assembled.
-  bool root_is_ours = false;  ///< A tmpfs: links found on it are planned ones.
-  int dev = -1;               ///< O_PATH descriptor of the /dev that was made last.
-  int covered_proc = -1;      ///< Legacy: the host's /proc below the new root, in our namespace.
-  bool in_proc = false;       ///< The current directory is the launcher's /proc.
-  bool api_proven = false;    ///< The new mount API has worked once in this launch.
-  int status = -1;            ///< The payload's own /proc/self/status, opened before the filter.
+  int root = -1;                 ///< O_PATH descriptor of the new root while it is assembled.
+  bool root_is_ours = false;     ///< A tmpfs: links found on it are planned ones.
+  int host = -1;                 ///< Literal: O_PATH descriptor of the host's root.
+  int dev = -1;                  ///< O_PATH descriptor of the /dev that was made last.
+  int covered_proc = -1;         ///< Legacy: the host's /proc below the new root, in our namespace.
+  bool in_proc = false;          ///< The current directory is the launcher's /proc.
+  bool api_proven = false;       ///< The new mount API has worked once in this launch.
+  std::uint32_t parents = 0755;  ///< The mode of directories that are made on the way.
+  int status = -1;               ///< The payload's own /proc/self/status, opened before the filter.
 
   [[nodiscard]] const char* text(std::uint32_t offset) const noexcept {
     return reinterpret_cast<const char*>(&image) + offset;
@@ -366,11 +371,16 @@ int open_path(Child& child, int top, const char* path, Links links) noexcept {
 }
 
 int open_target(Child& child, const char* path) noexcept {
-  return open_path(child, child.root, path, Links::kPlanned);
+  // What is mounted on it covers what `root` is on.
+  if (child.image.literal && equal(path, "/"))
+    return static_cast<int>(
+        raw(SYS_openat, AT_FDCWD, kNewRoot, O_PATH | O_DIRECTORY | O_CLOEXEC, 0));
+  return open_path(child, child.root, path, child.image.literal ? Links::kAll : Links::kPlanned);
 }
 
 /// A bind's source, in the host's tree: `/` is still the launcher's root.
 int open_source(Child& child, const char* path) noexcept {
+  if (child.image.literal) return open_path(child, child.host, path, Links::kNone);
   // Legacy: the new root covers /proc, which is still there by the descriptor from before.
   if (child.covered_proc >= 0 && std::strncmp(path, "/proc/", 6) == 0)
     return open_path(child, child.covered_proc, path + 5, Links::kNone);
@@ -394,10 +404,46 @@ int about(Child& child, const char* path, int error) noexcept {
 
 enum class Leaf { kDirectory, kFile, kNothing };
 
+/// As make_path, in a literal plan: what is there may lead through links of the new root, as a
+/// command in it would be led, and never out of it.
+int make_literal_path(Child& child, const char* path, Leaf leaf, const char** name) noexcept {
+  char prefix[kPathRoom];
+  std::size_t length = 0;
+  if (std::strlen(path) >= sizeof prefix) return -ENAMETOOLONG;
+  int at = open_path(child, child.root, "/", Links::kAll);
+  while (at >= 0) {
+    while (*path == '/') prefix[length++] = *path++;
+    const char* component = path;
+    while (*path != '\0' && *path != '/') prefix[length++] = *path++;
+    prefix[length] = '\0';
+    const char* after = path;
+    while (*after == '/') ++after;
+    const bool last = *after == '\0';
+    if (last && leaf == Leaf::kNothing) {
+      if (name != nullptr) *name = component;
+      return at;
+    }
+    const char* entry = prefix + length - (path - component);
+    int fd = open_path(child, child.root, prefix, Links::kAll);
+    if (fd == -ENOENT) {
+      const bool file = last && leaf == Leaf::kFile;
+      long rc = file ? raw(SYS_mknodat, at, entry, S_IFREG | 0444, 0)
+                     : raw(SYS_mkdirat, at, entry, last ? 0755 : child.parents);
+      if (rc >= 0) rc = raw(SYS_openat, at, entry, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+      fd = static_cast<int>(rc);
+    }
+    close_fd(at);
+    if (fd < 0 || last) return fd;
+    at = fd;
+  }
+  return at;
+}
+
 /// Makes what is missing of `path` below the root, parents as directories, following no link at
 /// all. Returns a descriptor of the leaf, or of its parent for Leaf::kNothing (then `name` says the
 /// rest).
 int make_path(Child& child, const char* path, Leaf leaf, const char** name = nullptr) noexcept {
+  if (child.image.literal) return make_literal_path(child, path, leaf, name);
   char component[256];
   long at = raw(SYS_openat, child.root, ".", O_PATH | O_CLOEXEC, 0);
   while (at >= 0) {
@@ -456,18 +502,24 @@ int check_target_flags(Child& child, const char* path, std::uint64_t wanted) noe
   return rc;
 }
 
-/// What descriptor N is on, as mount(2) takes it: "/proc/self/fd/N", or, in the legacy back end
-/// where the new root covers /proc, "self/fd/N" from the launcher's descriptor of it (enter_proc).
+/// Where no /proc of the host's is at its path.
+bool by_descriptor(const Child& child) noexcept {
+  return child.image.legacy != 0 || child.image.literal != 0;
+}
+
+/// What descriptor N is on, as mount(2) takes it: "/proc/self/fd/N", or, where
+/// the new root covers /proc or the host's tree is elsewhere, "self/fd/N" from the launcher's
+/// descriptor of it (enter_proc).
 struct FdPath {
   char text[32];
   FdPath(const Child& child, int fd) noexcept {
-    append_number(append_text(text, child.image.legacy ? "self/fd/" : "/proc/self/fd/"),
+    append_number(append_text(text, by_descriptor(child) ? "self/fd/" : "/proc/self/fd/"),
                   static_cast<std::uint64_t>(fd));
   }
 };
 
 int enter_proc(Child& child) noexcept {
-  if (child.in_proc || !child.image.legacy) return 0;
+  if (child.in_proc || !by_descriptor(child)) return 0;
   const long rc = raw(SYS_fchdir, child.arena.proc);
   child.in_proc = rc >= 0;
   return static_cast<int>(rc);
@@ -616,6 +668,54 @@ int legacy_root(Child& child, const Op& op) noexcept {
   return op.s0 != 0 ? legacy_remount(child, child.root, op.a) : 0;
 }
 
+/// What was mounted on the new root itself covers it.
+int reopen_root(Child& child) noexcept {
+  const long fd = raw(SYS_openat, AT_FDCWD, kNewRoot, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+  if (fd < 0) return static_cast<int>(fd);
+  close_fd(child.root);
+  child.root = static_cast<int>(fd);
+  return 0;
+}
+
+/// The base on which the new root is assembled becomes the root, and the host's tree a directory in
+/// it: so a bind of the host's "/" shows that tree without us in it. Private first: without a user
+/// namespace of its own the tree would pass on what is mounted in it to the host.
+int make_base(Child& child) noexcept {
+  raw(SYS_umask, 0);
+  long rc = raw(SYS_mount, nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
+  if (rc >= 0) rc = raw(SYS_openat, AT_FDCWD, "/", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+  if (rc < 0) return static_cast<int>(rc);
+  child.host = static_cast<int>(rc);
+  rc = raw(SYS_mount, "tmpfs", "/proc", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755");
+  if (rc >= 0) rc = raw(SYS_chdir, "/proc");
+  if (rc >= 0) rc = raw(SYS_mkdirat, AT_FDCWD, "oldroot", 0755);
+  if (rc >= 0) rc = raw(SYS_mkdirat, AT_FDCWD, "newroot", 0755);
+  if (rc >= 0) rc = raw(SYS_pivot_root, ".", "oldroot");
+  return static_cast<int>(rc >= 0 ? raw(SYS_chdir, "/") : rc);
+}
+
+/// The new root is the base's directory, bound on itself, which is the first use of the mount API
+/// and decides whether there is one before anything has been done on the host.
+int do_literal_root(Child& child, const Op& op) noexcept {
+  const int made = make_base(child);
+  if (made < 0) return made;
+  const long at = raw(SYS_openat, AT_FDCWD, kNewRoot, O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
+  if (at < 0) return static_cast<int>(at);
+  const int fd = static_cast<int>(at);
+  int rc = 0;
+  if (child.image.legacy) {
+    rc = static_cast<int>(raw(SYS_mount, kNewRoot, kNewRoot, nullptr, MS_BIND, nullptr));
+  } else {
+    const int tree = modern_tree(child, fd, "", op.a, /*recursive=*/false);
+    rc = tree < 0 ? tree : move_onto(tree, fd);
+    close_fd(tree);
+  }
+  close_fd(fd);
+  if (rc >= 0) rc = reopen_root(child);
+  if (rc >= 0 && child.image.legacy) rc = legacy_remount(child, child.root, op.a);
+  return rc < 0 ? rc : check_flags(child, child.root, op.a, "/");
+}
+
 int do_attach_root(Child& child, const Op& op) noexcept {
   const int rc = child.image.legacy ? legacy_root(child, op) : modern_root(child, op);
   if (rc < 0) return rc;
@@ -626,7 +726,8 @@ int do_attach_root(Child& child, const Op& op) noexcept {
 /// mountinfo names mounts by where they really are; the plan by a path that may lead through a
 /// link.
 int note_real_target(Child& child, const Op& op, int target, const char* path) noexcept {
-  constexpr std::size_t kRootLength = 5;  // "/proc", where the new root is assembled
+  // Where the new root is assembled.
+  const std::size_t kRootLength = child.image.literal ? std::strlen(kNewRoot) : 5;  // "/proc"
   char real[kPathRoom];
   const FdPath link(child, target);
   const long length = raw(SYS_readlinkat, child.arena.proc, link.text, real, sizeof real - 1);
@@ -881,7 +982,8 @@ int do_mount_proc(Child& child, const Op& op) noexcept {
   const int proc = open_target(child, path);
   if (proc < 0) return proc;
   rc = check_flags(child, proc, MS_NOSUID | MS_NODEV | MS_NOEXEC, path);
-  if (rc >= 0 && mode == ProcMode::kFull) rc = protect_proc_sys(child, proc, path);
+  if (rc >= 0 && mode == ProcMode::kFull && !child.image.literal)
+    rc = protect_proc_sys(child, proc, path);
   close_fd(proc);
   return rc;
 }
@@ -916,9 +1018,11 @@ struct EntryPath {
 /// Binds the host's node onto an own file and looks at what is there now: a host /dev can hold
 /// links (CVE-2025-31133).
 int add_node(Child& child, int dev, const Node& node) noexcept {
+  char source[40];
+  append_text(append_text(source, child.image.literal ? "/oldroot" : ""), node.source);
   long rc = raw(SYS_mknodat, dev, node.name, S_IFREG | 0444, 0);
   const EntryPath target(child, dev, node.name);
-  if (rc >= 0) rc = raw(SYS_mount, node.source, target.text, nullptr, MS_BIND, nullptr);
+  if (rc >= 0) rc = raw(SYS_mount, source, target.text, nullptr, MS_BIND, nullptr);
   struct stat about;
   if (rc >= 0) rc = raw(SYS_newfstatat, dev, node.name, &about, AT_SYMLINK_NOFOLLOW);
   if (rc < 0) return static_cast<int>(rc);
@@ -959,6 +1063,51 @@ int fill_dev(Child& child, int dev, bool queues) noexcept {
                               &attributes, sizeof attributes));
 }
 
+/// The caller's terminal, which is what descriptor 1 is on.
+int add_console(Child& child, int dev) noexcept {
+  long rc = raw(SYS_mknodat, dev, "console", S_IFREG | 0444, 0);
+  const EntryPath target(child, dev, "console");
+  const FdPath source(child, 1);
+  if (rc >= 0) rc = raw(SYS_mount, source.text, target.text, nullptr, MS_BIND, nullptr);
+  return static_cast<int>(rc);
+}
+
+/// As bwrap makes one: names can be added to it, by later operations and by the command.
+int fill_literal_dev(Child& child, int dev, std::uint64_t options) noexcept {
+  long rc = enter_proc(child);
+  for (const Node& node : kNodes)
+    if (rc >= 0) rc = add_node(child, dev, node);
+  for (const Link& link : kLinks)
+    if (rc >= 0) rc = raw(SYS_symlinkat, link.text, dev, link.name);
+  if (rc >= 0) rc = raw(SYS_symlinkat, "/proc/kcore", dev, "core");
+  if (rc >= 0) rc = raw(SYS_mkdirat, dev, "pts", 0755);
+  if (rc >= 0) rc = raw(SYS_mkdirat, dev, "shm", 0755);
+  if (rc >= 0)
+    rc = raw(SYS_mount, "devpts", EntryPath(child, dev, "pts").text, "devpts",
+             MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620");
+  if (rc >= 0 && (options & kDevConsole)) rc = add_console(child, dev);
+  if (rc < 0 || child.image.legacy) return static_cast<int>(rc);
+  sys::MountAttr attributes;
+  attributes.set = MS_NOSUID;
+  return static_cast<int>(raw(SYS_mount_setattr, dev, "", AT_EMPTY_PATH | sys::kAtRecursive,
+                              &attributes, sizeof attributes));
+}
+
+int do_literal_dev(Child& child, const Op& op) noexcept {
+  const char* path = child.text(op.s0);
+  const int target = open_or_make(child, path, Leaf::kDirectory, /*may_create=*/true);
+  if (target < 0) return about(child, path, target);
+  constexpr std::uint64_t kFlags = MS_NOSUID | MS_NODEV;
+  int rc = mount_new(child, target, "tmpfs", kFlags, "mode=0755");
+  close_fd(target);
+  const int dev = rc < 0 ? rc : open_target(child, path);
+  if (dev < 0) return dev;
+  rc = fill_literal_dev(child, dev, op.c);
+  if (rc >= 0) rc = check_flags(child, dev, kFlags, path);
+  close_fd(dev);
+  return rc;
+}
+
 int check_shm(Child& child, int dev, std::uint64_t flags) noexcept {
   const long shm = raw(SYS_openat, dev, "shm", O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
   if (shm < 0) return static_cast<int>(shm);
@@ -968,6 +1117,7 @@ int check_shm(Child& child, int dev, std::uint64_t flags) noexcept {
 }
 
 int do_mount_dev(Child& child, const Op& op) noexcept {
+  if (op.c & kDevLiteral) return do_literal_dev(child, op);
   const char* path = child.text(op.s0);
   const int target = open_or_make(child, path, Leaf::kDirectory, op.b != 0);
   if (target < 0) return about(child, path, target);
@@ -977,7 +1127,7 @@ int do_mount_dev(Child& child, const Op& op) noexcept {
   if (rc < 0) return static_cast<int>(rc);
   const int dev = open_target(child, path);
   if (dev < 0) return dev;
-  rc = fill_dev(child, dev, op.c != 0);
+  rc = fill_dev(child, dev, (op.c & kDevQueues) != 0);
   if (rc >= 0)
     rc = raw(SYS_mount, "devpts", EntryPath(child, dev, "pts").text, "devpts",
              MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=620");
@@ -990,7 +1140,27 @@ int do_mount_dev(Child& child, const Op& op) noexcept {
   return static_cast<int>(rc);
 }
 
+/// What is there stays as it is, if it is a directory.
+int make_literal_directory(Child& child, const Op& op) noexcept {
+  const char* path = child.text(op.s0);
+  const char* name = nullptr;
+  int found = open_target(child, path);
+  if (found == -ENOENT) {
+    const int parent = make_path(child, path, Leaf::kNothing, &name);
+    if (parent < 0) return about(child, path, parent);
+    const long rc = raw(SYS_mkdirat, parent, name, op.a);
+    close_fd(parent);
+    return rc < 0 ? about(child, path, static_cast<int>(rc)) : 0;
+  }
+  struct stat there;
+  long rc = found < 0 ? found : raw(SYS_newfstatat, found, "", &there, AT_EMPTY_PATH);
+  if (rc >= 0 && !S_ISDIR(there.st_mode)) rc = -ENOTDIR;
+  close_fd(found);
+  return rc < 0 ? about(child, path, static_cast<int>(rc)) : 0;
+}
+
 int do_make_directory(Child& child, const Op& op) noexcept {
+  if (child.image.literal) return make_literal_directory(child, op);
   const char* name = nullptr;
   const int parent = make_path(child, child.text(op.s0), Leaf::kNothing, &name);
   if (parent < 0) return parent;
@@ -1006,11 +1176,23 @@ int do_make_directory(Child& child, const Op& op) noexcept {
   return static_cast<int>(rc);
 }
 
+/// A link that says the same is there already.
+int check_link(Child& child, int parent, const char* name, const Op& op) noexcept {
+  char text[kPathRoom];
+  const long length = raw(SYS_readlinkat, parent, name, text, sizeof text - 1);
+  if (length < 0) return -EEXIST;
+  text[length] = '\0';
+  if (equal(text, child.text(op.s1))) return 0;
+  set_subject(child, Detail::kOtherLink, text);
+  return -EEXIST;
+}
+
 int do_make_symlink(Child& child, const Op& op) noexcept {
   const char* name = nullptr;
   const int parent = make_path(child, child.text(op.s0), Leaf::kNothing, &name);
   if (parent < 0) return parent;
-  const long rc = raw(SYS_symlinkat, child.text(op.s1), parent, name);
+  long rc = raw(SYS_symlinkat, child.text(op.s1), parent, name);
+  if (rc == -EEXIST && child.image.literal) rc = check_link(child, parent, name, op);
   close_fd(parent);
   return static_cast<int>(rc);
 }
@@ -1048,6 +1230,112 @@ int do_cover_file(Child& child, const Op& op) noexcept {
   if (source >= 0) close_fd(source);
   close_fd(target);
   return about(child, path, static_cast<int>(rc));
+}
+
+/// All that `from` holds, to its end. Both are closed: `from` is used up, and a mount with a writer
+/// could not become read-only.
+int copy_content(int from, int to) noexcept {
+  char buffer[8192];
+  long rc = 0;
+  while ((rc = raw(SYS_read, from, buffer, sizeof buffer)) != 0) {
+    if (rc == -EINTR) continue;
+    if (rc < 0) break;
+    for (long done = 0, length = rc; done < length; done += rc) {
+      rc = raw(SYS_write, to, buffer + done, static_cast<std::size_t>(length - done));
+      if (rc <= 0) break;
+    }
+    if (rc <= 0) break;
+  }
+  raw(SYS_close, from);
+  raw(SYS_close, to);
+  return static_cast<int>(rc);
+}
+
+/// The file that is there is emptied; one that is not is made.
+int do_write_file(Child& child, const Op& op) noexcept {
+  const char* path = child.text(op.s0);
+  const char* name = nullptr;
+  long fd = open_target(child, path);
+  if (fd == -ENOENT) {
+    const int parent = make_path(child, path, Leaf::kNothing, &name);
+    fd = parent < 0 ? parent
+                    : raw(SYS_openat, parent, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, op.a);
+    close_fd(parent);
+  } else if (fd >= 0) {
+    char link[32];
+    append_number(append_text(link, "self/fd/"), static_cast<std::uint64_t>(fd));
+    const long found = fd;
+    fd = raw(SYS_openat, child.arena.proc, link, O_WRONLY | O_TRUNC | O_CLOEXEC | O_NOCTTY, 0);
+    close_fd(static_cast<int>(found));
+  }
+  if (fd < 0) return about(child, path, static_cast<int>(fd));
+  const int rc = copy_content(static_cast<int>(op.b), static_cast<int>(fd));
+  return rc < 0 ? about(child, path, rc) : 0;
+}
+
+/// A file on the base, which nothing in the sandbox can name.
+int do_bind_data(Child& child, const Op& op) noexcept {
+  constexpr char kData[] = "/data";
+  const char* path = child.text(op.s0);
+  long rc = raw(SYS_openat, AT_FDCWD, kData, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, op.c);
+  if (rc >= 0) rc = copy_content(static_cast<int>(op.b), static_cast<int>(rc));
+  if (rc >= 0) rc = raw(SYS_openat, AT_FDCWD, kData, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0);
+  if (rc < 0) return about(child, path, static_cast<int>(rc));
+  const int source = static_cast<int>(rc);
+  const int target = open_or_make(child, path, Leaf::kFile, /*may_create=*/true);
+  rc = target < 0 ? target : bind(child, source, target, op.a, /*recursive=*/false, path);
+  if (rc >= 0 && child.image.legacy) rc = note_real_target(child, op, target, path);
+  close_fd(target);
+  close_fd(source);
+  if (rc >= 0) rc = raw(SYS_unlinkat, AT_FDCWD, kData, 0);
+  return rc < 0 ? about(child, path, static_cast<int>(rc)) : 0;
+}
+
+int do_change_mode(Child& child, const Op& op) noexcept {
+  const char* path = child.text(op.s0);
+  const int fd = open_target(child, path);
+  if (fd < 0) return about(child, path, fd);
+  char link[32];
+  append_number(append_text(link, "self/fd/"), static_cast<std::uint64_t>(fd));
+  const long rc = raw(SYS_fchmodat, child.arena.proc, link, op.a);
+  close_fd(fd);
+  return rc < 0 ? about(child, path, static_cast<int>(rc)) : 0;
+}
+
+/// That mount alone. What is no mount is refused by the kernel.
+int do_remount_read_only(Child& child, const Op& op) noexcept {
+  const char* path = child.text(op.s0);
+  const int fd = open_target(child, path);
+  if (fd < 0) return about(child, path, fd);
+  int rc = 0;
+  if (child.image.legacy) {
+    rc = legacy_remount(child, fd, MS_RDONLY);
+  } else {
+    sys::MountAttr attributes;
+    attributes.set = MS_RDONLY;
+    rc = static_cast<int>(
+        raw(SYS_mount_setattr, fd, "", AT_EMPTY_PATH, &attributes, sizeof attributes));
+  }
+  if (rc >= 0) rc = check_flags(child, fd, MS_RDONLY, path);
+  close_fd(fd);
+  return rc < 0 ? about(child, path, rc) : 0;
+}
+
+/// What uid 0 could change of the host through a /proc, read-only onto itself: owner and mode let
+/// it, without any capability.
+int do_protect_proc(Child& child, const Op& op) noexcept {
+  constexpr const char* kNames[] = {"/sys", "/sysrq-trigger", "/irq", "/bus"};
+  for (const char* name : kNames) {
+    char path[kPathRoom];
+    if (std::strlen(child.text(op.s0)) + 16 > sizeof path) return -ENAMETOOLONG;
+    append_text(append_text(path, child.text(op.s0)), name);
+    const int fd = open_target(child, path);
+    if (fd == -ENOENT) continue;
+    const int rc = fd < 0 ? fd : bind(child, fd, fd, kFlagMask, /*recursive=*/true, path);
+    close_fd(fd);
+    if (rc < 0) return about(child, path, rc);
+  }
+  return 0;
 }
 
 int mask_file(Child& child, int target, const char* path) noexcept {
@@ -1127,19 +1415,23 @@ const Op* bind_above(Child& child, const char* path) noexcept {
     const bool is_root = op.code == OpCode::kAttachRoot;
     const bool has_target = op.code == OpCode::kMountTmpfs || op.code == OpCode::kMountProc ||
                             op.code == OpCode::kMountDev || op.code == OpCode::kMaskPath ||
-                            op.code == OpCode::kMountOverlay || op.code == OpCode::kMountMqueue;
+                            op.code == OpCode::kMountOverlay || op.code == OpCode::kMountMqueue ||
+                            op.code == OpCode::kBindData;
     if (!is_root && !has_target && op.code != OpCode::kBindMount) continue;
     const char* target = is_root ? "/" : child.text(has_target ? op.s0 : op.s1);
-    for (const RealTarget& real : child.arena.real_targets)
+    for (const RealTarget& real : child.arena.real_targets) {
+      if (real.op == nullptr) break;
       if (real.op == &op) target = real.path;
+    }
     const std::size_t length = std::strlen(target);
     if (length < best_length) continue;
     const bool covers = length == 1 || (std::strncmp(path, target, length) == 0 &&
                                         (path[length] == '\0' || path[length] == '/'));
     if (covers) best = &op, best_length = length;
   }
-  const bool flagged = best != nullptr && (best->code == OpCode::kBindMount ||
-                                           (best->code == OpCode::kAttachRoot && best->s0 != 0));
+  const bool flagged =
+      best != nullptr && (best->code == OpCode::kBindMount || best->code == OpCode::kBindData ||
+                          (best->code == OpCode::kAttachRoot && best->s0 != 0));
   return flagged ? best : nullptr;
 }
 
@@ -1203,9 +1495,10 @@ struct MountLine {
 
 /// Remounts the mount of `line` when it lacks flags. 1 when something changed.
 int settle_line(Child& child, const MountLine& line) noexcept {
-  // The new root is assembled on /proc.
-  if (std::strncmp(line.point, "/proc", 5) != 0) return 0;
-  const char* path = line.point + 5;
+  // Where the new root is assembled.
+  const char* root = child.image.literal ? kNewRoot : "/proc";
+  if (std::strncmp(line.point, root, std::strlen(root)) != 0) return 0;
+  const char* path = line.point + std::strlen(root);
   if (*path != '\0' && *path != '/') return 0;
   if (*path == '\0') path = "/";
   const Op* op = bind_above(child, path);
@@ -1351,11 +1644,57 @@ int do_enter_time(Child& child, const Op& op) noexcept {
 
 /// After the last change of ids, which would clear the death signal again. Nothing can trace or
 /// read init from here on.
-int do_guard_init() noexcept {
-  long rc = raw(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
+int do_guard_init(const Op& op) noexcept {
+  long rc = op.a & kGuardDumpable ? 0 : raw(SYS_prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
   if (rc >= 0) rc = raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-  if (rc >= 0) rc = raw(SYS_setsid);
+  if (rc >= 0 && (op.a & kGuardInSession) == 0) rc = raw(SYS_setsid);
   return static_cast<int>(rc);
+}
+
+int do_await_launcher(Child& child) noexcept {
+  Message message;
+  message.kind = MessageKind::kWaits;
+  const int sent = send(child, message);
+  return sent < 0 ? sent : wait_for_go(child);
+}
+
+/// The limit of the namespace that we are in counts those that are made in it: ours is the one that
+/// it allows, and nobody in ours can raise it.
+int do_nest_user(Child& child, const Op& op) noexcept {
+  int rc = write_at(child.arena.proc, "sys/user/max_user_namespaces", "1");
+  if (rc < 0) return about(child, "/proc/sys/user/max_user_namespaces", rc);
+  const long dumpable = raw(SYS_prctl, PR_GET_DUMPABLE, 0, 0, 0, 0);
+  rc = static_cast<int>(raw(SYS_unshare, CLONE_NEWUSER));
+  // Its maps are files of whoever is not dumpable, and then root's.
+  if (rc >= 0) rc = static_cast<int>(raw(SYS_prctl, PR_SET_DUMPABLE, 1, 0, 0, 0));
+  if (rc >= 0) rc = do_map_ids(child, op);
+  if (rc >= 0) rc = static_cast<int>(raw(SYS_prctl, PR_SET_DUMPABLE, dumpable, 0, 0, 0));
+  return rc;
+}
+
+int do_check_no_user(Child& child) noexcept {
+  const long pid = raw(SYS_clone, CLONE_NEWUSER | SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+  if (pid == 0) leave(0);
+  if (pid < 0) return 0;
+  while (raw(SYS_wait4, pid, nullptr, 0, nullptr) == -EINTR) {
+  }
+  return fail_read_back(child, "user namespaces can be made");
+}
+
+/// A read lock on all of it, for as long as init is there.
+int do_lock_file(Child& child, const Op& op) noexcept {
+  const char* path = child.text(op.s0);
+  Arena& arena = child.arena;
+  constexpr int kMost = sizeof arena.locks / sizeof arena.locks[0];
+  if (arena.lock_count >= kMost) return about(child, path, -EMFILE);
+  const long fd = raw(SYS_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOCTTY, 0);
+  if (fd < 0) return about(child, path, static_cast<int>(fd));
+  arena.locks[arena.lock_count++] = static_cast<int>(fd);
+  struct flock lock = {};
+  lock.l_type = F_RDLCK;
+  lock.l_whence = SEEK_SET;
+  const long rc = raw(SYS_fcntl, fd, F_SETLK, &lock);
+  return rc < 0 ? about(child, path, static_cast<int>(rc)) : 0;
 }
 
 int do_join_keyring() noexcept {
@@ -1421,7 +1760,19 @@ int do_open_terminal(Child& child, const Op& op) noexcept {
   return static_cast<int>(rc);
 }
 
-/// Each namespace that was to be joined is the one that we are in.
+bool is_joined(Child& child, std::uint64_t flag) noexcept {
+  const Join* joins = child.array<Join>(child.image.joins);
+  for (std::uint32_t i = 0; i < child.image.join_count; ++i)
+    if (joins[i].flag == flag) return true;
+  return false;
+}
+
+/// A pid namespace below one that is joined.
+bool nests_pids(Child& child) noexcept {
+  return is_joined(child, CLONE_NEWPID) && (child.image.namespace_flags & CLONE_NEWPID) != 0;
+}
+
+/// Each namespace that was to be joined is the one that we are in, or that ours is below.
 int check_joined(Child& child) noexcept {
   struct Kind {
     const char* path;
@@ -1429,7 +1780,8 @@ int check_joined(Child& child) noexcept {
   };
   constexpr Kind kKinds[] = {{"self/ns/user", CLONE_NEWUSER}, {"self/ns/net", CLONE_NEWNET},
                              {"self/ns/ipc", CLONE_NEWIPC},   {"self/ns/uts", CLONE_NEWUTS},
-                             {"self/ns/time", kNewTime},      {"self/ns/cgroup", CLONE_NEWCGROUP}};
+                             {"self/ns/time", kNewTime},      {"self/ns/cgroup", CLONE_NEWCGROUP},
+                             {"self/ns/pid", CLONE_NEWPID}};
   const Join* joins = child.array<Join>(child.image.joins);
   for (std::uint32_t i = 0; i < child.image.join_count; ++i) {
     const char* path = nullptr;
@@ -1439,16 +1791,10 @@ int check_joined(Child& child) noexcept {
     const long rc =
         path == nullptr ? -ENOSYS : raw(SYS_newfstatat, child.arena.proc, path, &about, 0);
     if (rc < 0) return static_cast<int>(rc);
-    if (about.st_ino != joins[i].inode) return fail_read_back(child, path);
+    const bool is_below = joins[i].flag == CLONE_NEWPID && nests_pids(child);
+    if ((about.st_ino != joins[i].inode) != is_below) return fail_read_back(child, path);
   }
   return 0;
-}
-
-bool is_joined(Child& child, std::uint64_t flag) noexcept {
-  const Join* joins = child.array<Join>(child.image.joins);
-  for (std::uint32_t i = 0; i < child.image.join_count; ++i)
-    if (joins[i].flag == flag) return true;
-  return false;
 }
 
 int do_check_namespaces(Child& child, const Op& op) noexcept {
@@ -1732,6 +2078,18 @@ const char* wrong_capabilities(const Status& status, std::uint64_t keep) noexcep
   return nullptr;
 }
 
+bool wrong_id(const Status& status, const char* key, std::uint64_t wanted) noexcept {
+  return wanted != kAnyId && !status.all_equal(key, wanted);
+}
+
+/// The same where they are in force before exec already.
+const char* wrong_in_force(const Status& status, std::uint64_t wanted, bool ambient) noexcept {
+  if (!status.one_equals("CapPrm", 16, wanted)) return "CapPrm";
+  if (!status.one_equals("CapEff", 16, wanted)) return "CapEff";
+  if (!status.one_equals("CapAmb", 16, ambient ? wanted : 0)) return "CapAmb";
+  return nullptr;
+}
+
 /// What the payload has inherited is what init has: a second process in the namespace, by its
 /// clone.
 int do_check_init(Child& child, const Op& op) noexcept {
@@ -1744,11 +2102,13 @@ int do_check_init(Child& child, const Op& op) noexcept {
   std::uint64_t pids[8];
   const int levels = status.numbers("NSpid", 10, pids, 8);
   const bool first = op.s0 == 0;
-  if (levels < 2 || (first ? pids[levels - 1] != 2 : pids[levels - 1] < 2))
+  if (child.image.literal == 0 &&
+      (levels < 2 || (first ? pids[levels - 1] != 2 : pids[levels - 1] < 2)))
     return fail_read_back(child, "NSpid");
-  if (!status.all_equal("Uid", op.a)) return fail_read_back(child, "Uid");
-  if (!status.all_equal("Gid", op.b)) return fail_read_back(child, "Gid");
-  if (const char* wrong = wrong_capabilities(status, op.c)) return fail_read_back(child, wrong);
+  if (wrong_id(status, "Uid", op.a)) return fail_read_back(child, "Uid");
+  if (wrong_id(status, "Gid", op.b)) return fail_read_back(child, "Gid");
+  const char* wrong = child.image.literal ? nullptr : wrong_capabilities(status, op.c);
+  if (wrong != nullptr) return fail_read_back(child, wrong);
   std::uint64_t filters = 0;
   if (status.numbers("Seccomp_filters", 10, &filters, 1) == 1)
     child.arena.base_filters = static_cast<std::uint32_t>(filters);
@@ -1770,12 +2130,16 @@ int do_check_payload(Child& child, const Op& op) noexcept {
   Status status;
   const int rc = status.read(child.status);
   if (rc < 0) return rc;
-  if (!status.all_equal("Uid", expected.uid)) return fail_read_back(child, "Uid");
-  if (!status.all_equal("Gid", expected.gid)) return fail_read_back(child, "Gid");
+  if (wrong_id(status, "Uid", expected.uid)) return fail_read_back(child, "Uid");
+  if (wrong_id(status, "Gid", expected.gid)) return fail_read_back(child, "Gid");
   if (!groups_match(status, expected)) return fail_read_back(child, "Groups");
   if (!status.one_equals("Umask", 8, expected.umask)) return fail_read_back(child, "Umask");
-  if (const char* wrong = wrong_capabilities(status, expected.capabilities))
-    return fail_read_back(child, wrong);
+  const char* wrong =
+      op.a == kCapabilitiesAsTheyAre ? nullptr
+      : op.a == kCapabilitiesAtExec
+          ? wrong_capabilities(status, expected.capabilities)
+          : wrong_in_force(status, expected.capabilities, op.a == kCapabilitiesInForce);
+  if (wrong != nullptr) return fail_read_back(child, wrong);
   if (!status.one_equals("NoNewPrivs", 10, 1)) return fail_read_back(child, "NoNewPrivs");
   const std::uint32_t filters = child.arena.base_filters + expected.filters;
   if (!status.one_equals("Seccomp", 10, filters != 0 ? SECCOMP_MODE_FILTER : 0))
@@ -1912,10 +2276,79 @@ int do_change_directory(Child& child, const Op& op) noexcept {
   return static_cast<int>(rc);
 }
 
+/// Where the command starts, and PWD, which names it.
+int do_enter_directory(Child& child, const Op& op) noexcept {
+  const auto* candidates = child.array<std::uint32_t>(op.s0);
+  long rc = -ENOENT;
+  for (std::uint64_t i = 0; i < op.a && rc < 0; ++i) {
+    const char* path = child.text(candidates[i]);
+    const int fd = open_path(child, AT_FDCWD, path, Links::kAll);
+    rc = fd < 0 ? fd : raw(SYS_fchdir, fd);
+    close_fd(fd);
+    if (rc < 0 && op.b != 0) return about(child, path, static_cast<int>(rc));
+  }
+  char here[kPathRoom];
+  if (rc >= 0) rc = raw(SYS_getcwd, here, sizeof here);
+  if (rc < 0) return static_cast<int>(rc);
+  if (here[0] != '/') return fail_read_back(child, "working directory");
+  const auto* environment = child.array<std::uint32_t>(child.image.envp);
+  for (std::uint32_t i = 0; i < child.image.envc; ++i)
+    if (char* entry = const_cast<char*>(child.text(environment[i]));
+        std::strncmp(entry, "PWD=", 4) == 0)
+      append_text(entry + 4, here);
+  return 0;
+}
+
+/// Until somebody writes to it, or nobody can any more. It is used up.
+int do_block(const Op& op) noexcept {
+  char byte;
+  long rc = 0;
+  do rc = raw(SYS_read, op.a, &byte, 1);
+  while (rc == -EINTR);
+  raw(SYS_close, op.a);
+  return static_cast<int>(rc);
+}
+
+/// The death signal may come too late by then: the other end of the socket tells whether it has.
+int do_die_with_launcher(Child& child) noexcept {
+  const long rc = raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  if (rc < 0 || !child.image.direct) return static_cast<int>(rc);
+  if (int& launchers_end = child.arena.launchers_control; launchers_end >= 0) {
+    raw(SYS_close, launchers_end);
+    launchers_end = -1;
+  }
+  char byte;
+  if (raw(SYS_recvfrom, child.arena.control, &byte, 1, MSG_PEEK | MSG_DONTWAIT, nullptr, nullptr) ==
+      0)
+    leave(125);
+  return 0;
+}
+
+/// In force at once; those that are ambient are kept across exec, whatever the uid.
+int do_set_capabilities(const Op& op) noexcept {
+  for (int capability = 0; capability < 64; ++capability) {
+    if (op.a >> capability & 1) continue;
+    const long rc = raw(SYS_prctl, PR_CAPBSET_DROP, capability, 0, 0, 0);
+    if (rc == -EINVAL) break;  // Beyond the last that this kernel knows.
+    // Where nothing is held, nothing can be dropped, and no_new_privs keeps it so.
+    if (rc < 0 && rc != -EPERM) return static_cast<int>(rc);
+  }
+  long rc = set_capabilities(op.a, op.a, op.b != 0 ? op.a : 0);
+  if (rc >= 0) rc = raw(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+  if (op.b == 0) return static_cast<int>(rc);
+  for (int capability = 0; capability < 64 && rc >= 0; ++capability)
+    if (op.a >> capability & 1)
+      rc = raw(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0);
+  return static_cast<int>(rc);
+}
+
 int do_install_filter(Child& child, const Op& op) noexcept {
   sock_fprog program;
   program.len = static_cast<unsigned short>(op.a);
   program.filter = const_cast<sock_filter*>(child.array<sock_filter>(op.s0));
+  // A filter before this one may know no other call.
+  if (op.b == 2)
+    return static_cast<int>(raw(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program, 0, 0));
   if (op.b == 0) return static_cast<int>(raw(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program));
   // A call that belljar has been told of is not begun anew for every signal (Linux 5.19): a program
   // that is sent many, as Go's runtime is, would never get on.
@@ -1973,8 +2406,14 @@ int close_listed(Child& child, unsigned first, unsigned last) noexcept {
   return 0;
 }
 
+/// In a literal plan all but one: exec closes it, and tells by that, or its failure goes over it.
 int close_between(Child& child, unsigned first, unsigned last) noexcept {
   if (first > last) return 0;
+  const auto told = static_cast<unsigned>(child.arena.gate);
+  if (child.arena.gate >= 0 && first <= told && told <= last) {
+    const int rc = close_between(child, first, told - 1);
+    return rc < 0 ? rc : close_between(child, told + 1, last);
+  }
   const long rc = raw(SYS_close_range, first, last, 0);
   return rc == -ENOSYS || rc == -EPERM ? close_listed(child, first, last) : static_cast<int>(rc);
 }
@@ -2087,6 +2526,21 @@ char** fill_pointers(Child& child) noexcept {
   return pointers;
 }
 
+/// A text without a #! line, which execvp takes for a script.
+long exec_by_shell(Child& child, const char* path) noexcept {
+  auto** argv =
+      reinterpret_cast<char**>(reinterpret_cast<char*>(&child.image) + child.image.pointers);
+  char** envp = argv + child.image.argc + 1;
+  char** words = envp + child.image.envc + 1;
+  static constexpr char kShell[] = "/bin/sh";
+  words[0] = const_cast<char*>(kShell);
+  words[1] = const_cast<char*>(path);
+  // With the null behind the last.
+  for (std::uint32_t i = 1; i <= child.image.argc; ++i) words[1 + i] = argv[i];
+  const long rc = raw(SYS_execve, kShell, words, envp);
+  return rc == -ENOENT ? -ENOEXEC : rc;
+}
+
 int do_exec(Child& child, const Op& op) noexcept {
   char** argv = fill_pointers(child);
   char** envp = argv + child.image.argc + 1;
@@ -2096,7 +2550,8 @@ int do_exec(Child& child, const Op& op) noexcept {
   long found_error = 0;
   for (std::uint64_t i = 0; i < op.a; ++i) {
     const char* path = child.text(candidates[i]);
-    const long rc = raw(SYS_execve, path, argv, envp);
+    long rc = raw(SYS_execve, path, argv, envp);
+    if (rc == -ENOEXEC && child.image.literal) rc = exec_by_shell(child, path);
     const bool goes_on = rc == -ENOENT || rc == -ENOTDIR || rc == -EACCES;
     if (found == nullptr && (!goes_on || rc == -EACCES || !is_missing(path))) {
       found = path;
@@ -2122,7 +2577,7 @@ int do_exec(Child& child, const Op& op) noexcept {
 /// No default on purpose: an operation without a handler does not compile. Not inlined: what the
 /// operations leave on the stack has to lie below init's own frames, where it is wiped.
 // NOLINTNEXTLINE(readability-function-size): a table, one line or two an operation.
-[[gnu::noinline]] int carry_out(Child& child, const Op& op) noexcept {
+[[gnu::noinline]] int carry_out_one(Child& child, const Op& op) noexcept {
   switch (op.code) {
     case OpCode::kMapIds:
       return child.image.helped ? 0 : do_map_ids(child, op);
@@ -2131,7 +2586,7 @@ int do_exec(Child& child, const Op& op) noexcept {
     case OpCode::kEnterTime:
       return do_enter_time(child, op);
     case OpCode::kGuardInit:
-      return do_guard_init();
+      return do_guard_init(op);
     case OpCode::kJoinKeyring:
       return do_join_keyring();
     case OpCode::kRaiseLoopback:
@@ -2174,6 +2629,40 @@ int do_exec(Child& child, const Op& op) noexcept {
       return do_forbid_user_namespaces(child, op);
     case OpCode::kPivotRoot:
       return do_pivot_root(child);
+    case OpCode::kAwaitLauncher:
+      return do_await_launcher(child);
+    case OpCode::kLiteralRoot:
+      return do_literal_root(child, op);
+    case OpCode::kRemountReadOnly:
+      return do_remount_read_only(child, op);
+    case OpCode::kWriteFile:
+      return do_write_file(child, op);
+    case OpCode::kBindData:
+      return do_bind_data(child, op);
+    case OpCode::kChangeMode:
+      return do_change_mode(child, op);
+    case OpCode::kProtectProc:
+      return do_protect_proc(child, op);
+    case OpCode::kNestUser:
+      return do_nest_user(child, op);
+    case OpCode::kJoinUser:
+      return static_cast<int>(raw(SYS_setns, op.a, CLONE_NEWUSER));
+    case OpCode::kCheckNoUser:
+      return do_check_no_user(child);
+    case OpCode::kLockFile:
+      return do_lock_file(child, op);
+    case OpCode::kNewSession:
+      return static_cast<int>(raw(SYS_setsid));
+    case OpCode::kSetSignalMask:
+      return static_cast<int>(raw(SYS_rt_sigprocmask, SIG_SETMASK, &op.a, nullptr, sizeof op.a));
+    case OpCode::kSetCapabilities:
+      return do_set_capabilities(op);
+    case OpCode::kDieWithLauncher:
+      return do_die_with_launcher(child);
+    case OpCode::kBlock:
+      return do_block(op);
+    case OpCode::kEnterDirectory:
+      return do_enter_directory(child, op);
     case OpCode::kOpenTerminal:
       return do_open_terminal(child, op);
     case OpCode::kTakeLandlock:
@@ -2214,10 +2703,34 @@ int do_exec(Child& child, const Op& op) noexcept {
   return -ENOSYS;
 }
 
+bool is_literal(OpCode code) noexcept {
+  return (code >= OpCode::kAwaitLauncher && code <= OpCode::kNewSession) ||
+         (code >= OpCode::kSetSignalMask && code <= OpCode::kEnterDirectory);
+}
+
+int carry_out(Child& child, const Op& op) noexcept {
+  // validate() has refused such a plan; nothing of it may be done for a policy.
+  if (!child.image.literal) return is_literal(op.code) ? -ENOSYS : carry_out_one(child, op);
+  child.parents = op.parents & 07777U;
+  const int rc = carry_out_one(child, op);
+  return rc >= 0 && (op.parents & kCoversRoot) ? reopen_root(child) : rc;
+}
+
+/// Until init holds no capability any more. The end of file tells that it has ended.
+void await_gate(Child& child) noexcept {
+  raw(SYS_close, child.arena.inits_gate);
+  char byte;
+  long rc = 0;
+  do rc = raw(SYS_read, child.arena.gate, &byte, 1);
+  while (rc == -EINTR);
+  if (rc != 1) leave(125);
+}
+
 /// Runs on its own stack in init's memory; init sleeps until it execs or exits.
 [[noreturn]] void run_payload(void* argument) noexcept {
   Arena& arena = *static_cast<Arena*>(argument);
   Child child{arena, arena.image()};
+  if (arena.gate >= 0) await_gate(child);
   const Op* ops = child.array<Op>(child.image.ops);
   for (std::uint32_t i = child.image.payload_op; i < child.image.op_count; ++i) {
     const int rc = carry_out(child, ops[i]);
@@ -2229,12 +2742,39 @@ int do_exec(Child& child, const Op& op) noexcept {
   leave(125);
 }
 
+long clone_payload(Child& child, unsigned long flags) noexcept {
+  return sys::clone_on_stack(
+      CLONE_VM | SIGCHLD | flags, child.arena.payload_stack + kPayloadStack,
+      [](void* arena) noexcept { run_payload(arena); }, &child.arena);
+}
+
+/// A literal plan's command may keep capabilities, which only its parent can hand down, and which
+/// that must not hold while the command runs. So the payload waits until they are gone; then init
+/// waits for the end of file, which exec or its end brings, as vfork would have.
+long clone_behind_gate(Child& child) noexcept {
+  int ends[2] = {-1, -1};
+  long rc = raw(SYS_socketpair, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends);
+  if (rc < 0) return rc;
+  child.arena.inits_gate = ends[0];
+  child.arena.gate = ends[1];
+  const long pid = clone_payload(child, 0);
+  raw(SYS_close, ends[1]);
+  rc = pid < 0 ? pid : set_capabilities(0, 0, 0);
+  char byte = 0;
+  // Nobody is there to hear it when the payload has been killed, ignoring.
+  if (rc >= 0) raw(SYS_sendto, ends[0], &byte, 1, MSG_NOSIGNAL, nullptr, 0);
+  while (rc >= 0 && raw(SYS_read, ends[0], &byte, 1) == -EINTR) {
+  }
+  raw(SYS_close, ends[0]);
+  child.arena.inits_gate = child.arena.gate = -1;
+  return rc < 0 ? rc : pid;
+}
+
 /// Its number inside, or a negative errno; `report` then says more.
 int start_payload(Child& child) noexcept {
   child.arena.report.step = -1;
-  const long pid = sys::clone_on_stack(
-      CLONE_VM | CLONE_VFORK | SIGCHLD, child.arena.payload_stack + kPayloadStack,
-      [](void* arena) noexcept { run_payload(arena); }, &child.arena);
+  const long pid =
+      child.image.literal ? clone_behind_gate(child) : clone_payload(child, CLONE_VFORK);
   const Message& report = child.arena.report;
   return pid >= 0 && report.step >= 0 ? -report.error : static_cast<int>(pid);
 }
@@ -2387,6 +2927,7 @@ class Init {
     const std::uint64_t child_signal = std::uint64_t{1} << (SIGCHLD - 1);
     const long signals = raw(SYS_signalfd4, -1, &child_signal, sizeof child_signal, O_CLOEXEC);
     if (signals < 0) report_and_leave(child_, -1, static_cast<int>(signals));
+    lingers_ = child_.image.lingers != 0;
     drop_descriptors(static_cast<int>(signals));
     drop_image();
     wipe_stacks();
@@ -2401,13 +2942,20 @@ class Init {
   /// What the payload needed of ours is not needed any more; what the policy keeps is the
   /// payload's.
   void drop_descriptors(int signals) noexcept {
-    std::int32_t keep[2] = {child_.arena.control, signals};
-    if (keep[0] > keep[1]) {
-      const std::int32_t swap = keep[0];
-      keep[0] = keep[1];
-      keep[1] = swap;
-    }
-    if (close_all_but(child_, keep, 2) < 0) leave(125);
+    constexpr int kMost = 3 + sizeof child_.arena.locks / sizeof child_.arena.locks[0];
+    std::int32_t keep[kMost] = {};
+    int count = 0;
+    const auto add = [&keep, &count](std::int32_t fd) {
+      int at = count++;
+      for (; at > 0 && keep[at - 1] > fd; --at) keep[at] = keep[at - 1];
+      keep[at] = fd;
+    };
+    add(child_.arena.control);
+    add(signals);
+    // Below that it is a standard stream, which stays anyway.
+    if (child_.image.held > 2) add(child_.image.held);
+    for (int i = 0; i < child_.arena.lock_count; ++i) add(child_.arena.locks[i]);
+    if (close_all_but(child_, keep, static_cast<std::uint64_t>(count)) < 0) leave(125);
   }
 
   /// The image holds the payload's environment and arguments.
@@ -2444,6 +2992,15 @@ class Init {
     }
   }
 
+  /// What the command has started goes on, as under bwrap, and belljar does not wait for it.
+  [[noreturn]] void linger() noexcept {
+    raw(SYS_close, child_.arena.control);
+    for (;;) {
+      const long pid = raw(SYS_wait4, -1, nullptr, 0, nullptr);
+      if (pid < 0 && pid != -EINTR) leave(0);
+    }
+  }
+
   void reap() noexcept {
     for (;;) {
       int status = 0;
@@ -2462,9 +3019,13 @@ class Init {
         continue;
       }
       const Message message = message_about(status, usage);
+      // Before belljar hears of it, and ends.
+      if (message.kind == MessageKind::kEnded && lingers_)
+        raw(SYS_prctl, PR_SET_PDEATHSIG, 0, 0, 0, 0);
       send(child_, message);
       // The rest of the sandbox ends with its pid 1.
-      if (message.kind == MessageKind::kEnded) leave(0);
+      if (message.kind == MessageKind::kEnded && !lingers_) leave(0);
+      if (message.kind == MessageKind::kEnded) linger();
     }
   }
 
@@ -2568,6 +3129,7 @@ class Init {
   Child& child_;
   int payload_ = -1;
   bool stands_by_ = false;
+  bool lingers_ = false;
 };
 
 [[noreturn]] void run_init(void* argument) noexcept {
@@ -2578,6 +3140,10 @@ class Init {
     const int rc = carry_out(child, ops[i]);
     if (rc < 0) report_and_leave(child, ops[i].step, rc);
   }
+  if (child.image.direct) arena.gate = arena.control;
+  for (std::uint32_t i = child.image.payload_op; child.image.direct && i < child.image.op_count;
+       ++i)
+    if (const int rc = carry_out(child, ops[i]); rc < 0) report_and_leave(child, ops[i].step, rc);
   Init(child).run();
 }
 
@@ -2660,6 +3226,7 @@ int check_mapped(Child& child, const char* map, const char* kind, std::uint32_t 
 /// The user namespace has to know the session's ids by the numbers that the plan reckons with.
 int check_foreign_ids(Child& child) noexcept {
   std::uint32_t uid = 0, gid = 0, unused1 = 0, unused2 = 0;
+  if (child.image.literal) return 0;
   long rc = raw(SYS_getresuid, &uid, &unused1, &unused2);
   if (rc >= 0) rc = raw(SYS_getresgid, &gid, &unused1, &unused2);
   if (rc >= 0) rc = check_mapped(child, "self/uid_map", "uid ", child.image.uid_outside, uid);
@@ -2692,6 +3259,37 @@ void enter_namespaces(Child& child) noexcept {
   if (rc < 0) report_and_leave(child, step, rc);
 }
 
+/// Init names itself: the launcher sees its number by the message's sender. It must not go on
+/// before its parent, the helper, has ended, whose end its death signal would take for belljar's.
+[[noreturn]] void run_nested_init(void* argument) noexcept {
+  Arena& arena = *static_cast<Arena*>(argument);
+  Child child{arena, arena.image()};
+  Message message;
+  message.kind = MessageKind::kHelper;
+  if (send(child, message) < 0) leave(125);
+  wait_for_go(child);
+  run_init(argument);
+}
+
+/// Only a process that is in the namespace itself can make one below it, so one more stands between
+/// the helper and init, which becomes the helper's child, and when that ends, belljar's.
+[[noreturn]] void start_nested(Child& child, int step) noexcept {
+  const long between = raw(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr);
+  if (between < 0) report_and_leave(child, step, static_cast<int>(between));
+  if (between == 0) {
+    long rc = raw(SYS_unshare, CLONE_NEWPID);
+    if (rc >= 0)
+      rc = sys::clone_on_stack(
+          CLONE_PARENT | SIGCHLD, child.arena.init_stack + kInitStack,
+          [](void* self) noexcept { run_nested_init(self); }, &child.arena);
+    if (rc < 0) report_and_leave(child, step, static_cast<int>(rc));
+    leave(0);
+  }
+  while (raw(SYS_wait4, between, nullptr, 0, nullptr) == -EINTR) {
+  }
+  leave(0);
+}
+
 }  // namespace
 
 void run_child(Arena& arena) noexcept {
@@ -2704,7 +3302,8 @@ void run_helper(Arena& arena) noexcept {
   const auto step = static_cast<int>(child.image.namespaces_step);
   enter_namespaces(child);
   raw(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-  long rc = raw(SYS_unshare, child.image.namespace_flags);
+  const std::uint64_t later = nests_pids(child) ? CLONE_NEWPID : 0;
+  long rc = raw(SYS_unshare, child.image.namespace_flags & ~later);
   if (rc < 0) report_and_leave(child, step, static_cast<int>(rc));
   if (child.image.waits_for_maps) {
     Message message;
@@ -2712,11 +3311,13 @@ void run_helper(Arena& arena) noexcept {
     // Unheard, nobody would ever answer; the end of file tells it instead.
     if (send(child, message) < 0) leave(125);
   }
-  if (!is_joined(child, CLONE_NEWUSER)) {
-    const Op* map = find_map(child);
+  const Op* map = find_map(child);
+  const bool is_mapped_here = !is_joined(child, CLONE_NEWUSER);
+  if (is_mapped_here && (map != nullptr || !child.image.literal)) {
     rc = map == nullptr ? -ENOSYS : do_map_ids(child, *map);
     if (rc < 0) report_and_leave(child, map == nullptr ? step : map->step, static_cast<int>(rc));
   }
+  if (nests_pids(child)) start_nested(child, step);
   const long init = sys::clone_on_stack(
       CLONE_PARENT | SIGCHLD, arena.init_stack + kInitStack,
       [](void* self) noexcept { run_init(self); }, &arena);

@@ -41,15 +41,21 @@ struct Arena {
   int control = -1;                ///< The child's end of the control socket; also the lifeline.
   int launchers_control = -1;      ///< The launcher's end, as the clone has copied it.
   int proc = -1;                   ///< O_PATH descriptor of the launcher's /proc.
-  int terminal = -1;               ///< The sandbox's own, opened by init.
-  std::uint32_t process = 0;       ///< Which command this copy of the arena starts.
+  int locks[16];                   ///< Descriptors whose locks init holds; as many as lock_count.
+  int lock_count = 0;
+  /// Literal: what exec alone closes. It is where the command waits until init holds nothing, or,
+  /// in init's place, `control`.
+  int gate = -1;
+  int inits_gate = -1;        ///< The other end.
+  int terminal = -1;          ///< The sandbox's own, opened by init.
+  std::uint32_t process = 0;  ///< Which command this copy of the arena starts.
   RseqArea rseq;
   Message report;                  ///< Written by the payload while it shares init's memory.
   std::uint32_t network_up = 0;    ///< kNetworkUp has come, while something else was waited for.
   std::uint32_t base_filters = 0;  ///< Seccomp filters that init was born with.
   std::uint32_t proc_mode = 0;
   std::uint64_t ignored_signals = 0;  ///< What the caller ignores, bit N-1 for signal N.
-  RealTarget real_targets[8];         ///< Zero as mapped, and never touched where no link is met.
+  RealTarget real_targets[48];        ///< Zero as mapped, and never touched where no link is met.
   Keeper keepers[kMostKeepers];       ///< Likewise, where no further command is asked for.
   int streams[3];                     ///< What a further command has as 0, 1 and 2.
   alignas(4096) std::byte init_stack[kInitStack];

@@ -11,7 +11,7 @@ enum class OpCode : std::uint16_t {
   kMapIds,     ///< s0 uid_map, s1 gid_map; a privileged launcher writes them itself
   kTakeIds,    ///< a uid, b gid
   kEnterTime,  ///< s0 offsets or none, a monotonic, b boottime, in nanoseconds
-  kGuardInit,
+  kGuardInit,  ///< a GuardOption
   kJoinKeyring,
   kRaiseLoopback,
   kHandOverNamespaces,
@@ -23,7 +23,7 @@ enum class OpCode : std::uint16_t {
   kMountOverlay,   ///< s0 target, s1 OverlayLayers, a flags, b may create
   kMountMqueue,    ///< s0 target, b may create
   kMountProc,      ///< s0 target, s1 options, a first ProcMode, b may create, c weaker
-  kMountDev,       ///< s0 target, s1 options of shm, a flags of shm, b may create, c with mqueue
+  kMountDev,       ///< s0 target, s1 options of shm, a flags of shm, b may create, c DevOption
   kMakeDirectory,  ///< s0 path, a mode
   kMakeSymlink,    ///< s0 path, s1 text
   kMakeFile,       ///< s0 path, s1 content, a mode, b length
@@ -33,6 +33,19 @@ enum class OpCode : std::uint16_t {
   kSealRoot,
   kForbidUserNamespaces,  ///< a: 1 when the filter forbids them too
   kPivotRoot,
+  // Of a literal plan only (Image::literal), init's:
+  kAwaitLauncher,    ///< The launcher looks at init, or lets others, before it goes on
+  kLiteralRoot,      ///< a flags
+  kRemountReadOnly,  ///< s0 path
+  kWriteFile,        ///< s0 path, a mode, b descriptor of the content
+  kBindData,         ///< s0 path, a flags, b descriptor of the content, c mode
+  kChangeMode,       ///< s0 path, a mode
+  kProtectProc,      ///< s0 path
+  kNestUser,         ///< s0 uid_map, s1 gid_map
+  kJoinUser,         ///< a descriptor
+  kCheckNoUser,
+  kLockFile,  ///< s0 path
+  kNewSession,
   kOpenTerminal,      ///< s0 TerminalSettings or none, s1 TerminalSize, a: 1 for a further command
   kTakeLandlock,      ///< s0 LandlockSet
   kCheckNamespaces,   ///< a CLONE_NEW* flags that were created
@@ -48,11 +61,18 @@ enum class OpCode : std::uint16_t {
   kNullDescriptor,   ///< a descriptor
   kChangeDirectory,  ///< s0 path
   kSetNoNewPrivileges,
-  kInstallFilter,     ///< s0 instructions, a count, b: 1 when the launcher gets its listener
-  kCheckPayload,      ///< s0 Expectation
+  kInstallFilter,     ///< s0 instructions, a count, b: 1 when the launcher gets its listener, 2
+                      ///< when nothing but prctl may be used
+  kCheckPayload,      ///< s0 Expectation, a CapabilityCheck
   kCloseDescriptors,  ///< s0 descriptors (int32, ascending), a count
-  kExec,              ///< s0 candidates (uint32 offsets), a count
-  kStandBy,           ///< Instead of kExec: the payload ends well, and init waits for commands
+  // Of a literal plan only, the payload's:
+  kSetSignalMask,    ///< a mask
+  kSetCapabilities,  ///< a bits, b: 1 when they are ambient, too
+  kDieWithLauncher,
+  kBlock,           ///< a descriptor
+  kEnterDirectory,  ///< s0 candidates (uint32 offsets), a count, b: 1 when the first must do
+  kExec,            ///< s0 candidates (uint32 offsets), a count
+  kStandBy,         ///< Instead of kExec: the payload ends well, and init waits for commands
 };
 
 /// Bits of kBindMount's `b`.
@@ -63,10 +83,37 @@ enum BindOption : std::uint64_t {
   kBindSameAs = 8,       ///< The source is what descriptor `c` is on, or it is refused.
 };
 
+/// Bits of kMountDev's `c`.
+enum DevOption : std::uint64_t {
+  kDevQueues = 1,   ///< It has an empty directory "mqueue".
+  kDevLiteral = 2,  ///< Mounts can be made in it, and shm is a plain directory.
+  kDevConsole = 4,  ///< The terminal on descriptor 1 is its "console".
+};
+
+/// kCheckPayload's `a`: what the capability sets must be.
+enum CapabilityCheck : std::uint64_t {
+  kCapabilitiesAtExec = 0,     ///< Those of the plan come into force at exec.
+  kCapabilitiesInForce = 1,    ///< They are already.
+  kCapabilitiesAsTheyAre = 2,  ///< Nobody has touched them.
+  kCapabilitiesOfRoot = 3,     ///< In force, and none is ambient.
+};
+
+/// Of kCheckInit and Expectation: the ids of a user namespace that others have mapped.
+inline constexpr std::uint32_t kAnyId = 0xffffffff;
+
+/// In Op::parents: a mount has covered the new root itself.
+inline constexpr std::uint16_t kCoversRoot = 0x8000;
+
+/// Bits of kGuardInit's `a`.
+enum GuardOption : std::uint64_t {
+  kGuardDumpable = 1,   ///< Others of its uid may look at it.
+  kGuardInSession = 2,  ///< It stays in the caller's session.
+};
+
 struct Op {
   OpCode code = OpCode::kMapIds;
-  std::uint16_t unused = 0;
-  std::int32_t step = 0;  ///< Index into Plan::steps, for reports.
+  std::uint16_t parents = 0755;  ///< In a literal plan, the mode of directories made on the way.
+  std::int32_t step = 0;         ///< Index into Plan::steps, for reports.
   std::uint32_t s0 = 0;
   std::uint32_t s1 = 0;
   std::uint64_t a = 0;
@@ -140,7 +187,8 @@ struct Image {
   std::uint32_t argc = 0;
   std::uint32_t envp = 0;
   std::uint32_t envc = 0;
-  std::uint32_t pointers = 0;  ///< Room for argc + envc + 2 pointers, filled in by the child.
+  std::uint32_t pointers = 0;  ///< Room for argc + envc + 2 pointers, filled in by the child; in a
+                               ///< literal plan for argc + 2 more, the arguments of a shell.
   std::uint32_t namespaces_step = 0;
   std::uint64_t namespace_flags = 0;
   std::uint32_t joins = 0;  ///< Offset of Join[join_count].
@@ -154,6 +202,10 @@ struct Image {
   std::uint8_t waits_for_maps = 0;  ///< It writes the id maps, or has them written.
   std::uint8_t legacy = 0;          ///< No clone3, no new mount API.
   std::uint8_t helped = 0;          ///< A helper makes the namespaces, not clone3.
+  std::uint8_t literal = 0;         ///< Everything as bwrap's arguments say, in their order.
+  std::uint8_t direct = 0;          ///< The command takes init's place.
+  std::uint8_t lingers = 0;         ///< Init stays until its last child has ended.
+  std::int32_t held = -1;           ///< A descriptor that init keeps.
   std::uint8_t stands_by = 0;       ///< The plan's command is only a trial; init goes on after it.
 };
 
@@ -171,6 +223,7 @@ enum class MessageKind : std::uint32_t {
   kNeedMaps,     ///< The helper has unshared, and waits for maps that the launcher writes.
   kNeedTime,     ///< Privileged: init waits for the offsets of its time namespace.
   kHandedOver,   ///< Beside it, the user and the network namespace.
+  kWaits,        ///< Init is there, and waits to hear that it may go on.
   kWhoseLink,    ///< Beside it, a symbolic link. Init waits to hear whether it is root's.
   kExecuted,     ///< By a further command's keeper: `process` has passed exec, and is `pid` inside.
   kKeeperEnded,  ///< The keeper of `process` has ended, with wait status `status`.
@@ -199,6 +252,7 @@ enum class Detail : std::uint32_t {
   kForeignIds,           ///< The user namespace that is joined calls the session `subject`.
   kUnmappedIds,          ///< The user namespace that is joined has no `subject`, the session's id.
   kUpperUnusable,  ///< The kernel cannot work in `subject` and would make the overlay read-only.
+  kOtherLink,      ///< A link that is there says `subject`.
   kPlantedLink,    ///< `subject`, a symbolic link that a command can have made, stood in the way.
 };
 

@@ -10,14 +10,15 @@
 #include <cstdlib>
 #include <span>
 
+#include "launcher/bwrap/command.hpp"
+#include "launcher/cli/convert_command.hpp"
 #include "launcher/cli/doctor_command.hpp"
 #include "launcher/cli/options.hpp"
 #include "launcher/cli/policy_command.hpp"
 #include "launcher/cli/selftest_command.hpp"
 #include "launcher/cli/service_command.hpp"
 #include "launcher/cli/test_command.hpp"
-#include "launcher/sys/proc.hpp"
-#include "launcher/sys/raw.hpp"
+#include "launcher/sys/descriptors.hpp"
 #include "policy/command_line.hpp"
 #include "policy/suggest.hpp"
 
@@ -54,28 +55,6 @@ Examples:
       Sockets, devices, secrets, ... in its view, each with the line that shows it and
       the change that hides it. Exit status: 0, or 3 when not all could be looked at.)";
 
-/// Descriptors 0, 1 and 2 exist, so that nothing of ours lands there; all others end at exec. The
-/// lowest free number is what open gives (man 2 open), so one above 2 proves that none is missing.
-bool guard_descriptors() {
-  const int proc = sys::proc_directory();
-  if (proc < 0 || proc <= 2) {
-    // The number that /proc took belongs to a standard stream: it moves up, /dev/null fills in.
-    for (int fd = open("/dev/null", O_RDWR | O_NOCTTY); fd <= 2;
-         fd = open("/dev/null", O_RDWR | O_NOCTTY))
-      if (fd < 0) return false;
-    if (proc >= 0 && dup2(open("/dev/null", O_RDWR | O_NOCTTY), proc) != proc) return false;
-    sys::reopen_proc_directory();
-  }
-  constexpr unsigned kCloseOnExec = 4;  // CLOSE_RANGE_CLOEXEC, Linux 5.11
-  if (sys::raw(SYS_close_range, 3U, ~0U, kCloseOnExec) >= 0) return true;
-  DIR* list = opendir("/proc/self/fd");
-  if (list == nullptr) return false;
-  while (const dirent* entry = readdir(list))
-    if (const int fd = std::atoi(entry->d_name); fd > 2) fcntl(fd, F_SETFD, FD_CLOEXEC);
-  closedir(list);
-  return true;
-}
-
 std::string policy_complaint(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App* policy = app.get_subcommands().front();
   constexpr std::array<std::string_view, 5> kCommands = {"init", "check", "show", "diff", "schema"};
@@ -100,11 +79,13 @@ std::string complaint(const CLI::App& app, const CLI::ParseError& error, int arg
     return policy_complaint(app, error);
   const bool in_subcommand = !app.get_subcommands().empty();
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr || !in_subcommand) {
-    if (argc < 2) return "a command is missing: run, explain, policy, selftest, doctor, or test";
+    if (argc < 2)
+      return "a command is missing: run, explain, policy, selftest, doctor, test, convert, or "
+             "bwrap";
     const std::string word = argv[1];
     if (word.starts_with("-")) return "unknown option " + policy::option_word(word);
-    constexpr std::array<std::string_view, 6> kCommands = {"run",      "explain", "policy",
-                                                           "selftest", "doctor",  "test"};
+    constexpr std::array<std::string_view, 8> kCommands = {
+        "run", "explain", "policy", "selftest", "doctor", "test", "convert", "bwrap"};
     return policy::with_suggestion("there is no command " + word, word, kCommands);
   }
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr)
@@ -220,10 +201,11 @@ int parse_and_run(int argc, char** argv) {
   SelftestCommand selftest;
   DoctorCommand doctor;
   TestCommand test;
+  ConvertCommand convert;
   ProbeCommand probe;
   ServiceCommand service;
-  const std::array<Subcommand*, 8> commands = {&run,    &explain, &policies, &selftest,
-                                               &doctor, &test,    &probe,    &service};
+  const std::array<Subcommand*, 9> commands = {&run,  &explain, &policies, &selftest, &doctor,
+                                               &test, &convert, &probe,    &service};
   declare(app, commands, first);
 
   try {
@@ -252,6 +234,9 @@ int main(int argc, char** argv) {
   // One launch a process: memory is taken in one piece and never given back before the end.
   mallopt(M_TOP_PAD, 512 << 10);
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
-  if (!belljar::launcher::guard_descriptors()) return belljar::launcher::kBelljarFailed;
+  if (!belljar::sys::guard_descriptors()) return belljar::launcher::kBelljarFailed;
+  // Its options are bwrap's, and so are its errors.
+  if (argc > 1 && std::string_view(argv[1]) == "bwrap")
+    return belljar::launcher::bwrap::run(std::string(argv[0]) + " bwrap", {argv + 2, argv + argc});
   return belljar::launcher::parse_and_run(argc, argv);
 }

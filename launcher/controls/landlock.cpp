@@ -146,6 +146,7 @@ struct Rules {
   void operator()(const BindMount& a) const { paths.push_back({a.target, access_of(a.flags)}); }
   void operator()(const MountTmpfs& a) const { paths.push_back({a.target, access_of(a.flags)}); }
   void operator()(const MountOverlay& a) const { paths.push_back({a.target, access_of(a.flags)}); }
+  void operator()(const BindData& a) const { paths.push_back({a.target, access_of(a.flags)}); }
   void operator()(const MountMqueue& a) const {
     paths.push_back(
         {a.target, kReading | kWriting | sys::kLandlockMakeReg | sys::kLandlockRemoveFile});

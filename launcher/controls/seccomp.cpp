@@ -136,7 +136,7 @@ Status plan_watching(PlanBuilder& builder, std::string set, std::optional<Seccom
   SeccompFilter watching = BELLJAR_TRY(
       watching_filter(judged ? judged->instructions() : std::span<const sock_filter>()));
   builder.add(Phase::kFilter,
-              InstallFilter{std::move(set), std::move(watching), true, std::move(judged)},
+              InstallFilter{std::move(set), std::move(watching), false, true, std::move(judged)},
               "syscalls");
   return {};
 }
@@ -161,7 +161,7 @@ Status plan(PlanBuilder& builder) {
   if (builder.command.explain_denials)
     return plan_watching(builder, std::move(set), std::move(filter));
   if (filter)
-    builder.add(Phase::kFilter, InstallFilter{std::move(set), std::move(*filter), false, {}},
+    builder.add(Phase::kFilter, InstallFilter{std::move(set), std::move(*filter), false, false, {}},
                 "syscalls");
   return {};
 }

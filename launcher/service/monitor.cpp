@@ -132,6 +132,7 @@ class Monitor final : public Attendant {
         processes_.erase(found);
         return;
       case MessageKind::kStarted:
+      case MessageKind::kWaits:
       case MessageKind::kListener:
       case MessageKind::kNeedMaps:
       case MessageKind::kNeedTime:

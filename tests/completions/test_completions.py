@@ -84,7 +84,7 @@ class Drift(SandboxTest):
 
     @once
     def test_bash_offers_for_each_command_just_its_own_options(self):
-        for command in ("run", "explain", "selftest", "doctor", "test"):
+        for command in ("run", "explain", "selftest", "doctor", "test", "convert"):
             self.assertEqual(complete(f"belljar {command} -", self.work),
                              sorted([*options_of(help_of(command)), "--"]))
 
@@ -97,8 +97,8 @@ class Bash(SandboxTest):
     @once
     def test_commands_and_words_are_completed(self):
         self.answers("belljar r", "run")
-        self.answers("belljar ", "run", "explain", "policy", "selftest", "doctor", "test", "--selftest", "--help",
-                     "--version")
+        self.answers("belljar ", "run", "explain", "policy", "selftest", "doctor", "test", "convert", "bwrap", "--selftest",
+                     "--help", "--version")
         self.answers("belljar policy i", "init")
         self.answers("belljar selftest --uid-b", "--uid-base")
         self.answers("belljar doctor --sandbox ", "auto", "off")

@@ -109,6 +109,15 @@ def no_braces_or_lambdas_beside_co_await() -> list[str]:
     return wrong + grep(rf"BELLJAR_(TRY|CHECK)\(.*co_await|{lost}", sources("supervisor", "api"))
 
 
+def only_bwrap_s_arguments_are_literal() -> list[str]:
+    """What a literal plan relaxes is out of every policy's reach, and of the service's."""
+    def of_bwrap(path):
+        return path.parent.name == "bwrap" or path.name in ("plan.hpp", "plan.cpp")
+    found = grep(r"DropIn\b|drop_in\s*=[^=]", sources("launcher", "supervisor", "api"), of_bwrap)
+    return found + grep(r'#include "launcher/bwrap/', sources("launcher", "supervisor", "api"),
+                        lambda path: path.parent.name in ("bwrap", "cli"))
+
+
 def few_files_include_boost() -> list[str]:
     using = [str(path.relative_to(ROOT)) for path in sources("policy", "launcher", "supervisor", "api")
              if re.search(r"#include <boost/", path.read_text())]
@@ -127,7 +136,8 @@ def what_is_left_to_do_has_an_issue() -> list[str]:
 
 RULES = [includes_point_downwards, unit_tests_use_their_own_room, system_calls_have_one_home,
          the_child_calls_nothing_that_allocates, the_launcher_knows_no_name_service,
-         the_launcher_is_static, no_braces_or_lambdas_beside_co_await, few_files_include_boost,
+         the_launcher_is_static, no_braces_or_lambdas_beside_co_await, only_bwrap_s_arguments_are_literal,
+         few_files_include_boost,
          formatting_is_the_house_s, what_is_left_to_do_has_an_issue]
 
 

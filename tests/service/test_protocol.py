@@ -64,6 +64,10 @@ class Requests(ServiceTest):
         self.refused({"id": 5, "do": 7}, message="do: expected a string")
         self.refused({"id": 5, "do": "hello", "uid": 0}, message='"uid": unknown member')
         self.refused(b'{"id":5,"do":"hello","do":"sweep"}', message="do")
+        for member in ("drop_in", "literal", "argv0", "files", "bwrap"):
+            self.refused({"id": 5, "do": "launch", "session": "s", "uid": self.service.uid, "workspace": "w",
+                          "policy": "builtin:agent@1", "settings": [], "variables": {}, "environment": {},
+                          "argv": ["true"], member: {}}, message=f'"{member}": unknown member')
         self.refused({"id": 5, "do": "sweep"}, message="uid: is missing")
         self.refused({"id": 5, "do": "open", "workspace": "w"}, message="path: is missing")
         self.refused({"id": 5, "do": "open", "workspace": "w", "path": ["a"]}, message="path: expected a string")

@@ -50,6 +50,30 @@ TEST_CASE("operations name the steps that they come from, init's before the payl
   }
 }
 
+TEST_CASE("no policy's image tells the child to do as bwrap's arguments say") {
+  for (const char* name :
+       {"dev@1", "agent@1", "shell@1", "validator@1", "install@1", "strict@1", "bwrap@1"}) {
+    Plan plan = test::plan_of(test::preset(name), test::plain_host());
+    const std::vector<std::byte> bytes = compile(plan, {});
+    const Image& image = image_of(bytes);
+    CHECK(image.literal == 0);
+    CHECK(image.direct == 0);
+    CHECK(image.lingers == 0);
+    CHECK(image.held == -1);
+    for (std::uint32_t i = 0; i < image.op_count; ++i) {
+      const Op& op = ops_of(bytes)[i];
+      CHECK(op.parents == 0755);
+      CHECK((op.code < OpCode::kAwaitLauncher || op.code > OpCode::kNewSession));
+      CHECK((op.code < OpCode::kSetSignalMask || op.code > OpCode::kEnterDirectory));
+    }
+    plan.drop_in = DropIn{true, false, false, 5};
+    const std::vector<std::byte> literal = compile(plan, {});
+    CHECK(image_of(literal).literal == 1);
+    CHECK(image_of(literal).direct == 1);
+    CHECK(image_of(literal).held == 5);
+  }
+}
+
 TEST_CASE("an id map is one line for one id") {
   const Plan plan = test::plan_of(
       test::policy_of(R"({"version":1,"identity":{"uid":20001,"inside_uid":0,"inside_gid":7}})"),

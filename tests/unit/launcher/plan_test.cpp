@@ -47,6 +47,70 @@ TEST_CASE("a plan without a drop of capabilities is refused as a fault of ours")
   CHECK_FALSE(validate(plan).has_value());
 }
 
+TEST_CASE("no policy leads to what bwrap's arguments alone may ask for") {
+  for (const char* name :
+       {"dev@1", "agent@1", "shell@1", "validator@1", "install@1", "strict@1", "bwrap@1"})
+    CHECK_MESSAGE(!plan_of(preset(name), plain_host()).drop_in, name);
+  const std::vector<StepAction> literal = {AwaitLauncher{},
+                                           LiteralRoot{},
+                                           RemountReadOnly{"/"},
+                                           WriteFile{"/x", 3, 0666},
+                                           BindData{"/x", 3, 0, 0600},
+                                           ChangeMode{"/x", 0755},
+                                           ProtectProc{"/proc"},
+                                           NestUser{},
+                                           JoinUser{3},
+                                           CheckNoUser{},
+                                           LockFile{"/x"},
+                                           NewSession{},
+                                           GuardInit{true, false},
+                                           GuardInit{false, true},
+                                           MountTmpfs{"/x", 0, 0, 0755, 0, true}};
+  for (const StepAction& action : literal) {
+    Plan plan = plan_of(preset("strict@1"), plain_host());
+    const auto pivot =
+        std::ranges::find_if(plan.steps, [](const Step& step) { return step.side == Side::kInit; });
+    REQUIRE(pivot != plan.steps.end());
+    const Step step = *plan.steps.insert(pivot, {Side::kInit, action, "", ""});
+    CHECK_MESSAGE(!validate(plan).has_value(), step.text());
+    plan.drop_in = DropIn();
+    CHECK_MESSAGE(validate(plan).has_value(), step.text());
+  }
+}
+
+TEST_CASE("no payload of a policy's keeps what bwrap's arguments alone may leave to it") {
+  const Plan good = plan_of(preset("strict@1"), plain_host());
+  const auto refused = [&good](auto change) {
+    Plan plan = good;
+    for (Step& step : plan.steps) change(step);
+    const bool is_refused = !validate(plan).has_value();
+    plan.drop_in = DropIn();
+    return is_refused && validate(plan).has_value();
+  };
+  CHECK(refused([](Step& step) {
+    if (auto* check = std::get_if<CheckPayload>(&step.action)) check->when = kCapabilitiesAsTheyAre;
+  }));
+  CHECK(refused([](Step& step) {
+    if (auto* check = std::get_if<CheckPayload>(&step.action)) check->uid = kAnyId;
+  }));
+  CHECK(refused([](Step& step) {
+    if (auto* check = std::get_if<CheckInit>(&step.action)) check->gid = kAnyId;
+  }));
+  CHECK(refused([](Step& step) {
+    if (auto* filter = std::get_if<InstallFilter>(&step.action)) filter->alone = true;
+  }));
+  CHECK(refused([](Step& step) {
+    if (auto* dev = std::get_if<MountDev>(&step.action)) dev->literal = true;
+  }));
+  CHECK(refused([](Step& step) { step.covers_root |= step.side == Side::kInit; }));
+  CHECK(refused([](Step& step) {
+    if (std::holds_alternative<CheckInit>(step.action)) step.action = SetCapabilities{1, true};
+  }));
+  CHECK(refused([](Step& step) {
+    if (std::holds_alternative<CheckInit>(step.action)) step.action = EnterDirectory{{"/"}, true};
+  }));
+}
+
 TEST_CASE("mounts are planned parents first, whatever the order of the file") {
   const Plan plan = plan_of(policy_of(R"({"version":1,"filesystem":{"mounts":{
       "/a/b/c":{"type":"tmpfs"},"/a":{"type":"tmpfs"},"/a/b":{"type":"tmpfs"}}}})"),
