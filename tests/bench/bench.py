@@ -34,7 +34,7 @@ import tempfile
 import contenders
 import lab as laboratory
 from budgets import budgets
-from contenders import BARE, BELLJARS, BWRAP, MINIMAL, UNSHARE
+from contenders import BARE, BELLJARS, BWRAP, DROP_IN, MINIMAL, UNSHARE
 from lab import Unusable, measure
 from report import note, number, print_budgets, print_table, title
 
@@ -110,7 +110,7 @@ def quotient(value, base):
 def bench_calls(lab, field, settings):
     """How many system calls a launch makes."""
     results, refused = attempt(
-        field.usable(MINIMAL, *BELLJARS, BWRAP, UNSHARE),
+        field.usable(MINIMAL, *BELLJARS, DROP_IN, BWRAP, UNSHARE),
         lambda name: laboratory.count_calls(lab, field.subject(name, [lab.payload]),
                                             settings.traces))
     title("system calls of a launch (strace -f: all processes, up to the payload's execve)")
@@ -127,7 +127,7 @@ def most_frequent(by_name):
 
 def bench_mounts(lab, field, settings):
     """What a host with many mounts costs: rounds in two namespaces, interleaved."""
-    names = field.usable(MINIMAL, *BELLJARS, BWRAP)
+    names = field.usable(MINIMAL, *BELLJARS, DROP_IN, BWRAP)
     try:
         with (laboratory.mount_world(lab, 0) as plain,
               laboratory.mount_world(lab, EXTRA_MOUNTS) as crowded):
@@ -182,11 +182,12 @@ def bench_binds(lab, field, settings):
     sources = make_sources(lab, max(*BELLJAR_BINDS, *BWRAP_BINDS, BWRAP_BINDS_ONCE))
     subjects = [field.belljar_with_binds(name, sources[:count])
                 for name in field.usable(*BELLJARS) for count in (0, *BELLJAR_BINDS)]
-    subjects += [field.bwrap_with_binds(sources[:count])
-                 for _ in field.usable(BWRAP) for count in (0, *BWRAP_BINDS)]
+    subjects += [field.bwrap_with_binds(name, sources[:count])
+                 for name, counts in ((BWRAP, BWRAP_BINDS), (DROP_IN, BELLJAR_BINDS))
+                 for _ in field.usable(name) for count in (0, *counts)]
     timings, refused = measure(lab, subjects, few(settings.rounds), few(settings.launches))
     if field.usable(BWRAP) and not settings.quick:
-        once = [field.bwrap_with_binds(sources[:BWRAP_BINDS_ONCE])]
+        once = [field.bwrap_with_binds(BWRAP, sources[:BWRAP_BINDS_ONCE])]
         for into, more in zip((timings, refused), measure(lab, once, rounds=1, launches=1)):
             into.update(more)
     title("many binds in one policy (ms; the root is empty but for them)")
@@ -248,7 +249,7 @@ def bench_memory(lab, field, settings):
     """What an idle sandbox holds besides its payload."""
     del settings
     results, refused = attempt(
-        field.usable(MINIMAL, *BELLJARS, BWRAP),
+        field.usable(MINIMAL, *BELLJARS, DROP_IN, BWRAP),
         lambda name: laboratory.idle_memory(
             lab, field.subject(name, [contenders.tool("sleep"), "60"])))
     title("memory of an idle sandbox without its payload (KiB)")
@@ -330,7 +331,8 @@ def run_parts(args):
     with tempfile.TemporaryDirectory(prefix="belljar-bench-", dir="/var/tmp") as scratch:
         os.chmod(scratch, 0o755)
         lab = laboratory.Lab(args.build, args.uid, pathlib.Path(scratch))
-        field = contenders.Contenders(lab, lab.install(args.belljar))
+        drop_in = lab.install(args.build / "launcher" / "bwrap")
+        field = contenders.Contenders(lab, lab.install(args.belljar), drop_in)
         results = {"host": host_facts(args, field), "refused": field.refused}
         title("host")
         for key, value in results["host"].items():

@@ -1,6 +1,6 @@
 """The budgets of docs/architecture.md, and what a run of the benchmark says about each."""
 
-from contenders import LEGACY, MINIMAL, MODERN
+from contenders import BWRAP, DROP_IN, LEGACY, MINIMAL, MODERN
 
 # The cost of one bind may differ by this much between 500 and 2000 of them and still be linear:
 # quadratic work would make it four times as high.
@@ -21,9 +21,11 @@ def budgets(results):
     return [
         budget("own overhead / bwrap's, modern", 0.45, overhead(MODERN), overhead(MINIMAL)),
         budget("own overhead / bwrap's, legacy", 0.60, overhead(LEGACY), overhead(MINIMAL)),
+        budget("own overhead / bwrap's, as bwrap", 0.50, overhead(DROP_IN), overhead(MINIMAL)),
         budget("system calls of a launch, modern", 160, calls(MODERN), calls(MINIMAL)),
         budget("+1000 mounts / own base, modern", 1.6, mounts(MODERN), mounts(MINIMAL)),
         budget("2000 binds, ms, modern", 100, binds(results, MODERN, "median")),
+        budget("2000 binds / bwrap's, as bwrap", 0.1, of_bwrap(results, "median")),
         budget("us a bind, 2000 / 500, modern", LINEAR_WITHIN, linearity(results, MODERN)),
         budget("us a bind, 2000 / 500, legacy", LINEAR_WITHIN, linearity(results, LEGACY)),
         budget("PSS of monitor and init, KiB", 200, memory(MODERN), memory(MINIMAL)),
@@ -41,6 +43,11 @@ def budget(what, limit, measured, floor=None):
 def binds(results, name, key, count=2000):
     rows = results.get("binds", {}).get("rows", [])
     return next((row[key] for row in rows if (row["name"], row["binds"]) == (name, count)), None)
+
+
+def of_bwrap(results, key):
+    ours, theirs = (binds(results, name, key) for name in (DROP_IN, BWRAP))
+    return ours / theirs if ours is not None and theirs else None
 
 
 def linearity(results, name):

@@ -11,10 +11,12 @@ MINIMAL = "minimal_launcher"
 MODERN = "belljar modern"
 LEGACY = "belljar legacy"
 BWRAP = "bwrap"
+DROP_IN = "belljar as bwrap"  # The same arguments as BWRAP's.
 UNSHARE = "unshare"
 
 BELLJARS = (MODERN, LEGACY)
-ALL = (BARE, MINIMAL, MODERN, LEGACY, BWRAP, UNSHARE)
+BWRAPS = (BWRAP, DROP_IN)
+ALL = (BARE, MINIMAL, MODERN, LEGACY, DROP_IN, BWRAP, UNSHARE)
 
 BELLJAR_ENVIRONMENT = {MODERN: {}, LEGACY: {"BELLJAR_BACK_END": "legacy"}}
 
@@ -33,9 +35,10 @@ def tool(name):
 class Contenders:
     """Builds the commands of the contenders for one lab."""
 
-    def __init__(self, lab, belljar):
+    def __init__(self, lab, belljar, drop_in):
         self.lab = lab
         self.belljar = str(belljar)
+        self.bwraps = {BWRAP: tool("bwrap"), DROP_IN: str(drop_in)}
         self.refused = {}  # Name -> why it cannot run here.
 
     def try_all(self):
@@ -56,7 +59,7 @@ class Contenders:
             MINIMAL: [str(self.lab.programs / "minimal_launcher")],
             MODERN: self.belljar_run(HERE / "launch.json"),
             LEGACY: self.belljar_run(HERE / "launch.json"),
-            BWRAP: self.bwrap(["--ro-bind", "/", "/", *BWRAP_VIEW]),
+            **{name: self.bwrap(name, ["--ro-bind", "/", "/", *BWRAP_VIEW]) for name in BWRAPS},
             UNSHARE: [tool("unshare"), *UNSHARE_ALL],
         }[name]
         return Subject(name, [*launcher, *payload], BELLJAR_ENVIRONMENT.get(name, {}), world)
@@ -64,10 +67,10 @@ class Contenders:
     def belljar_run(self, policy):
         return [self.belljar, "run", "--policy", str(policy), "--"]
 
-    def bwrap(self, options):
+    def bwrap(self, name, options):
         """As root, bwrap keeps every capability in the sandbox unless it is told not to."""
         drop = ["--cap-drop", "ALL"] if self.lab.privileged() else []
-        return [tool("bwrap"), *options, *drop]
+        return [self.bwraps[name], *options, *drop]
 
     def belljar_with_limits(self, name, limits):
         """The policy of launch.json with limits of all processes together."""
@@ -84,13 +87,13 @@ class Contenders:
         command = [*self.belljar_run(policy), "/payload"]
         return Subject(f"{name}, {len(sources)} binds", command, BELLJAR_ENVIRONMENT[name])
 
-    def bwrap_with_binds(self, sources):
+    def bwrap_with_binds(self, name, sources):
         binds = [word for number, source in enumerate(sources)
                  for word in ("--ro-bind", str(source), f"/b/{number}")]
         links = [word for name in usr_links() for word in ("--symlink", f"usr/{name}", f"/{name}")]
         options = ["--ro-bind", "/usr", "/usr", *links, *BWRAP_VIEW,
                    "--ro-bind", self.lab.payload, "/payload", *binds]
-        return Subject(f"{BWRAP}, {len(sources)} binds", [*self.bwrap(options), "/payload"])
+        return Subject(f"{name}, {len(sources)} binds", [*self.bwrap(name, options), "/payload"])
 
 
 def usr_links():
