@@ -776,6 +776,7 @@ class Launcher {
     if (!started_) {
       const bool ends =
           number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+      if (ends && reaper_will_obey()) return send_signal(number);
       if (ends) {
         record_.signal = number;
         kill_sandbox();
@@ -806,6 +807,13 @@ class Launcher {
     sigprocmask(SIG_BLOCK, &stop, nullptr);
     terminal_.enter();
     send_signal(SIGCONT);
+  }
+
+  /// bwrap's reaper finds it when the command has started, which may be so already without our
+  /// having heard of it; unless the plan waits for somebody first, and might for ever.
+  [[nodiscard]] bool reaper_will_obey() const {
+    return plan_.drop_in && !direct_ && init_.valid() && step_of<Block>() < 0 &&
+           step_of<AwaitLauncher>() < 0;
   }
 
   void send_signal(int number) const {
