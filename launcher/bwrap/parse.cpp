@@ -138,7 +138,7 @@ class Parser {
   }
 
   Status add_filter(const std::string& text) {
-    if (out_.seccomp >= 0) return refuse("--seccomp cannot be combined with --add-seccomp-fd");
+    if (out_.seccomp >= 0) return refuse("--add-seccomp-fd cannot be combined with --seccomp");
     const int from = BELLJAR_TRY(descriptor(text));
     Result<std::string> data = read_(from);
     if (!data) {

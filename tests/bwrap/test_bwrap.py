@@ -801,6 +801,9 @@ class Seccomp(BwrapTest):
         self.bad(*HOST, "--add-seccomp-fd", fd, "--add-seccomp-fd", fd, "true", fds=[fd],
                  says="bwrap: Can't read seccomp data: ")
         self.bad(*HOST, "--seccomp", 0, "--add-seccomp-fd", 0, "true",
+                 says="--add-seccomp-fd cannot be combined with --seccomp")
+        fd = self.fd_with(self.program(allow=False))
+        self.bad(*HOST, "--add-seccomp-fd", fd, "--seccomp", fd, "true", fds=[fd],
                  says="--seccomp cannot be combined with --add-seccomp-fd")
 
     def test_it_does_not_bind_the_reaper(self):

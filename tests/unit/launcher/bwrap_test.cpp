@@ -148,7 +148,7 @@ TEST_CASE("bwrap: the last of an option that counts once is taken, with a warnin
 
 TEST_CASE("bwrap: the two ways to hand filters over exclude each other") {
   CHECK(refusal_of({"--seccomp", "5", "--add-seccomp-fd", "6"}, {{6, "x"}}) ==
-        "--seccomp cannot be combined with --add-seccomp-fd");
+        "--add-seccomp-fd cannot be combined with --seccomp");
   CHECK(refusal_of({"--add-seccomp-fd", "6", "--seccomp", "5"}, {{6, "x"}}) ==
         "--seccomp cannot be combined with --add-seccomp-fd");
   CHECK(refusal_of({"--add-seccomp-fd", "6", "--add-seccomp-fd", "6"}, {{6, "x"}}) ==
