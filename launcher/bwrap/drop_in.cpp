@@ -427,9 +427,12 @@ Status read_filters(Options& options, const ReadDescriptor& read) {
     }
     options.filters.push_back(std::move(*bytes));
   }
-  for (const std::string& bytes : options.filters) {
+  // All of them are looked at for this, which callers match on, before any is for what the kernel
+  // would refuse.
+  for (const std::string& bytes : options.filters)
     if (bytes.size() % sizeof(sock_filter) != 0)
       return fail(refusal(0, "Invalid seccomp data, must be multiple of 8"));
+  for (const std::string& bytes : options.filters) {
     if (bytes.empty() || bytes.size() / sizeof(sock_filter) > BPF_MAXINSNS)
       return fail(refusal(0, "Invalid seccomp data: a filter has 1 to 4096 instructions"));
   }

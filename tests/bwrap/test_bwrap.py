@@ -796,6 +796,9 @@ class Seccomp(BwrapTest):
     def test_what_is_no_filter_is_refused(self):
         fd = self.fd_with(b"1234567")
         self.bad(*HOST, "--seccomp", fd, "true", fds=[fd], says="must be multiple of 8")
+        empty, odd = self.fd_with(b""), self.fd_with(b"1")
+        self.bad(*HOST, "--add-seccomp-fd", empty, "--add-seccomp-fd", odd, "true", fds=[empty, odd],
+                 says="bwrap: Invalid seccomp data, must be multiple of 8")
         self.bad(*HOST, "--seccomp", "0a", "true", says="bwrap: Invalid fd: 0a")
         fd = self.fd_with(self.program(allow=False))
         self.bad(*HOST, "--add-seccomp-fd", fd, "--add-seccomp-fd", fd, "true", fds=[fd],
