@@ -259,6 +259,9 @@ class OutOfReach(CgroupTest):
         lines = pathlib.Path(f"/proc/{pid}/cgroup").read_text().splitlines()
         return {line.split(":")[1]: line.split(":")[2] for line in lines}
 
+    def members(self, cgroup):
+        return (cgroup / "cgroup.procs").read_text().split()
+
     def test_each_limit_is_set_and_the_whole_sandbox_is_in(self):
         running = self.start_inside(
             "child = os.fork() or os._exit(signal.pause() or 0); print('ready', flush=True); sys.stdin.read()",
@@ -274,10 +277,9 @@ class OutOfReach(CgroupTest):
             controller, leaf = file.split("/")
             self.assertEqual(int((ROOT / controller / HERE / name / leaf).read_text()), value, file)
         for place in self.places:
-            members = (place / name / "cgroup.procs").read_text().split()
-            self.assertIn(str(pid), members)
-            self.assertEqual(len(members), 3, members)
-            self.assertNotIn(str(running.process.pid), members)
+            # A list that is read while processes come and go elsewhere can lack some.
+            wait_for(lambda: str(pid) in self.members(place / name) and len(self.members(place / name)) == 3)
+            self.assertNotIn(str(running.process.pid), self.members(place / name))
         running.send(signal.SIGTERM)
         running.finish()
 
