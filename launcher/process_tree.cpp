@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <map>
 #include <memory>
@@ -25,8 +26,11 @@ namespace {
 
 using sys::UniqueFd;
 
-/// A tree that is still found to grow after so many looks is killed as far as it is known.
-constexpr int kMostLooks = 64;
+/// One that forks and exits without end is missed by a look now and then, so that one that finds
+/// nothing proves little.
+constexpr int kQuietLooks = 8;
+/// A tree that is still found to grow after this time is killed as far as it is known.
+constexpr std::chrono::seconds kLongestChase{2};
 
 std::vector<std::string> names_in(const std::string& path) {
   std::vector<std::string> names;
@@ -53,7 +57,22 @@ class Tree {
   explicit Tree(pid_t keeper, std::set<pid_t> spared = {})
       : keeper_(keeper), spared_(std::move(spared)) {}
 
-  /// Stops what was not known before; whether there was any.
+  /// Stops everything, until look after look finds nothing that is new.
+  void stop_all() {
+    const auto until = std::chrono::steady_clock::now() + kLongestChase;
+    for (int quiet = 0; quiet < kQuietLooks && std::chrono::steady_clock::now() < until;)
+      quiet = look() ? 0 : quiet + 1;
+  }
+
+  int signal(int number) {
+    for (const auto& [pid, fd] : members_) send(fd.get(), number);
+    if (number != SIGKILL && number != SIGSTOP)
+      for (const auto& [pid, fd] : members_) send(fd.get(), SIGCONT);
+    return static_cast<int>(members_.size());
+  }
+
+ private:
+  /// Stops what was not known before; whether there was any, or has just been.
   bool look() {
     bool found = false;
     std::vector<pid_t> todo = {keeper_};
@@ -70,25 +89,17 @@ class Tree {
     return found;
   }
 
-  int signal(int number) {
-    for (const auto& [pid, fd] : members_) send(fd.get(), number);
-    if (number != SIGKILL && number != SIGSTOP)
-      for (const auto& [pid, fd] : members_) send(fd.get(), SIGCONT);
-    return static_cast<int>(members_.size());
-  }
-
- private:
   static void send(int fd, int number) { sys::raw(SYS_pidfd_send_signal, fd, number, nullptr, 0U); }
 
   /// The descriptor comes first and the look at the parent after it: a number that was given anew
-  /// meanwhile has another parent, or is a descendant all the same.
+  /// meanwhile has another parent, or is a descendant all the same. One that has gone since it was
+  /// listed, or ended and was not known to have, may have left a child.
   bool stop(pid_t pid, pid_t parent) {
     if (members_.contains(pid)) return false;
     UniqueFd fd(static_cast<int>(sys::raw(SYS_pidfd_open, pid, 0U)));
     const std::optional<sys::ProcessStatus> about = sys::status_of(pid);
-    if (!fd.valid() || !about || (about->parent != parent && about->parent != keeper_))
-      return false;
-    if (about->has_ended()) return false;
+    if (!fd.valid() || !about || (about->parent != parent && about->parent != keeper_)) return true;
+    if (about->has_ended()) return ended_.insert(pid).second;
     send(fd.get(), SIGSTOP);
     members_.emplace(pid, std::move(fd));
     return true;
@@ -97,6 +108,7 @@ class Tree {
   pid_t keeper_;
   std::set<pid_t> spared_;
   std::map<pid_t, UniqueFd> members_;
+  std::set<pid_t> ended_;
 };
 
 }  // namespace
@@ -109,15 +121,13 @@ void kill_orphans(pid_t init, const std::set<pid_t>& spared, pid_t spared_inside
           about && !about->numbers.empty() && about->numbers.back() == spared_inside)
         all.insert(child);
   Tree tree(init, std::move(all));
-  for (int look = 0; tree.look() && look < kMostLooks; ++look) {
-  }
+  tree.stop_all();
   tree.signal(SIGKILL);
 }
 
 int signal_descendants(pid_t keeper, int number) {
   Tree tree(keeper);
-  for (int look = 0; tree.look() && look < kMostLooks; ++look) {
-  }
+  tree.stop_all();
   return tree.signal(number);
 }
 

@@ -8,7 +8,7 @@
 namespace belljar::launcher {
 
 /// Sends `number` to everything that descends from `keeper`, which is a child subreaper and itself
-/// not meant. What is found is stopped until two looks agree, so that nothing slips away by
+/// not meant. What is found is stopped until many looks agree, so that nothing slips away by
 /// forking, and goes on afterwards unless it was killed. How many were meant.
 int signal_descendants(pid_t keeper, int number);
 
