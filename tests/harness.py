@@ -511,8 +511,11 @@ def give(path, owner):
 
 def remove_tree(path):
     """Removes what a sandbox may have left with any mode."""
-    for directory, _, _ in os.walk(path):
-        os.chmod(directory, 0o700)
+    os.chmod(path, 0o700)
+    for directory, names, _ in os.walk(path):  # What a walk cannot read it does not come to.
+        for name in names:
+            if not os.path.islink(os.path.join(directory, name)):
+                os.chmod(os.path.join(directory, name), 0o700)
     shutil.rmtree(path)
 
 
