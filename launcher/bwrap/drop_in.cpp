@@ -169,8 +169,9 @@ class Planner {
     const std::string target = inside(file.target);
     const std::size_t first = plan_.steps.size();
     add(Side::kInit, action_of(file, target), "filesystem", file.text());
-    // With the host's uid 0 by owner alone, whatever namespace it is in.
-    if (file.kind == FileKind::kProc && host_.uid == 0)
+    // With the host's uid 0 by owner alone, whatever namespace it is in. Somebody else who is
+    // called 0 needs none, and below a /proc that is covered in part nobody can mount another.
+    if (file.kind == FileKind::kProc && host_.uid == 0 && inherited_.zero_owns_sysctls)
       add(Side::kInit, ProtectProc{target}, "proc_and_dev", file.text());
     Step& step = plan_.steps[first];
     step.parents = parents_of(file);
@@ -389,6 +390,9 @@ Result<Inherited> look_around(const Options& options, std::vector<int> descripto
     const std::string most = sys::read_file(sys::proc_directory(), "sys/user/max_user_namespaces");
     found.user_namespaces = is_there("self/ns/user") && !most.starts_with("0");
   }
+  struct stat sysctls {};
+  if (fstatat(sys::proc_directory(), "sys", &sysctls, 0) == 0)
+    found.zero_owns_sysctls = sysctls.st_uid == 0;
   if (options.cgroup == Want::kIfPossible) found.cgroup_namespaces = is_there("self/ns/cgroup");
   for (const FileOperation& file : options.files)
     found.terminal |= file.kind == FileKind::kDev && isatty(STDOUT_FILENO) == 1;

@@ -23,6 +23,8 @@ struct Inherited {
   std::string directory;        ///< Empty when it cannot be named.
   bool user_namespaces = true;  ///< The host has them and allows some.
   bool cgroup_namespaces = true;
+  /// Uid 0 here is whose /proc/sys is; not so in a user namespace that calls somebody else 0.
+  bool zero_owns_sysctls = true;
   bool terminal = false;                 ///< Descriptor 1 is one.
   int last_capability = 40;              ///< That this kernel knows.
   std::vector<std::string> environment;  ///< After all changes, "NAME=VALUE".

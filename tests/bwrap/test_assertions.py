@@ -282,6 +282,12 @@ class Namespaces(BwrapTest):
         if self.caller == "user":
             self.assertEqual(self.good(*again, *self.SELF, *again, *self.SELF, *again, "echo", "deep"), "deep")
 
+    @callers("user")
+    def test_a_new_proc_can_be_had_below_that_of_a_plain_callers_uid_0(self):
+        # It is not the host's uid 0, who alone could change anything through a /proc.
+        again = ("--unshare-all", *self.AS_ROOT_INSIDE, "--bind", "/", "/", "--proc", "/proc")
+        self.assertEqual(self.good(*self.OUTER, *self.SELF, *again, *self.SELF, *again, "echo", "deep"), "deep")
+
     def test_where_none_is_made_it_is_not_taken_for_disabled(self):
         self.bad(*RUN, "--assert-userns-disabled", "true", says="not disabled")
 
