@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "policy/base/sealing.hpp"
+
 namespace belljar::supervisor {
 namespace {
 
@@ -299,8 +301,7 @@ Outcome<UniqueFd> sealed_memfd(std::string_view text) {
     if (written < 0 && errno != EINTR) return sys_refusal(errno, "write to a memfd");
     if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
   }
-  if (::fcntl(descriptor.get(), F_ADD_SEALS,
-              F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL))
+  if (!add_seals(descriptor.get(), F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SHRINK | F_SEAL_SEAL))
     return sys_refusal(errno, "seal a memfd");
   return descriptor;
 }

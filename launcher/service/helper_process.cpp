@@ -20,6 +20,7 @@
 #include "launcher/sys/proc.hpp"
 #include "launcher/sys/raw.hpp"
 #include "launcher/sys/session_credentials.hpp"
+#include "policy/base/sealing.hpp"
 
 namespace belljar::service {
 namespace {
@@ -115,7 +116,7 @@ sys::UniqueFd sealed_memfd(const char* name, std::string_view text) {
   }
   // The offset goes along with the descriptor.
   if (memory.valid() && lseek(memory.get(), 0, SEEK_SET) != 0) return {};
-  if (memory.valid() && fcntl(memory.get(), F_ADD_SEALS, kAllSeals) != 0) return {};
+  if (memory.valid() && !belljar::add_seals(memory.get(), kAllSeals)) return {};
   return memory;
 }
 

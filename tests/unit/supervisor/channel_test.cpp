@@ -1,9 +1,18 @@
 // The client's end of a socket, with another end that does what it likes.
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
 #include "fake_service.hpp"
+#include "policy/base/sealing.hpp"
 #include "supervisor/streams.hpp"
 
 namespace belljar::supervisor {
@@ -244,6 +253,28 @@ TEST_CASE("what the other end does not take in is queued, bounded, and goes out 
   CHECK(std::is_sorted(ids.begin(), ids.end()));
   channel->close("done");
   wire.settle();
+}
+
+TEST_CASE("a memfd of which the kernel holds a page for a while is sealed all the same") {
+  UniqueFd memory(::memfd_create("held", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  REQUIRE(::ftruncate(memory.get(), 4096) == 0);
+  void* page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  REQUIRE(page != MAP_FAILED);
+  *static_cast<char*>(page) = 'x';
+  std::array<int, 2> ends{};
+  REQUIRE(::pipe2(ends.data(), O_CLOEXEC) == 0);
+  const iovec part{page, 4096};
+  REQUIRE(::vmsplice(ends[1], &part, 1, 0) == 4096);
+  ::munmap(page, 4096);
+  CHECK(::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_WRITE) != 0);
+  CHECK(errno == EBUSY);
+  std::thread lets_go([&ends] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    ::close(ends[0]);
+    ::close(ends[1]);
+  });
+  CHECK(add_seals(memory.get(), F_SEAL_WRITE));
+  lets_go.join();
 }
 
 TEST_CASE("a memfd for the service is sealed for good and holds what it was given") {
