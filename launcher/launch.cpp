@@ -771,8 +771,6 @@ class Launcher {
     if (read(signals_.get(), &info, sizeof info) != sizeof info || attendant_ != nullptr) return;
     const int number = static_cast<int>(info.ssi_signo);
     passed_on_ |= std::uint64_t{1} << number;
-    // The terminal has told the command itself, which is in the same process group.
-    if (plan_.drop_in && info.ssi_code == SI_KERNEL) passed_on_ |= std::uint64_t{1} << number;
     if (!started_) {
       const bool ends =
           number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
@@ -785,6 +783,7 @@ class Launcher {
     }
     if (number == SIGWINCH && terminal_.active()) return terminal_.take_size_over();
     if (number == SIGCONT) terminal_.enter();
+    // What comes from the terminal it has told bwrap's command itself, in the same process group.
     if (!plan_.drop_in || info.ssi_code != SI_KERNEL) send_signal(number);
     // The command must not go on reading a terminal that its caller has taken back. (With a
     // terminal of its own it says so when it has stopped.)
