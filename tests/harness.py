@@ -32,6 +32,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 import time
 import unittest
 
@@ -598,6 +599,18 @@ def run():
 threading.Thread(target=run).start()
 ctypes.CDLL(None).pthread_exit(None)
 """
+
+
+def while_doing(work, function):
+    """What the function returns, while `work` goes on in a thread until the event that it gets is set."""
+    stop = threading.Event()
+    worker = threading.Thread(target=work, args=(stop,))
+    worker.start()
+    try:
+        return function()
+    finally:
+        stop.set()
+        worker.join()
 
 
 def wait_for(condition, seconds=2.0, what="the condition"):

@@ -1,9 +1,9 @@
 """L07 (runc CVE-2021-30465)"""
 
 import ctypes
-import threading
 
 from adversarial.case import HostileLaunch, bind, main, rounds
+from harness import while_doing
 
 LIBC = ctypes.CDLL(None)
 RENAME_EXCHANGE = 2
@@ -31,23 +31,13 @@ class L07(HostileLaunch):
             for _ in range(200):
                 LIBC.renameat2(-100, one, -100, other, RENAME_EXCHANGE)
 
-    def while_swapping(self, function):
-        stop = threading.Event()
-        swapper = threading.Thread(target=self.swap, args=(stop,))
-        swapper.start()
-        try:
-            return function()
-        finally:
-            stop.set()
-            swapper.join()
-
     def attempts(self):
         mounts = {"/data": bind(self.work / "data"), f"{self.work}/data": {"type": "tmpfs", "mode": "0777"}}
         policy = self.policy({"filesystem": {"mounts": mounts}})
         # (exit code, output): what the directory holds, or a refusal.
         expected = {(0, "harmless\n"), (125, "")}
-        runs = self.while_swapping(lambda: [self.sandbox("ls", "-A", "/data", policy=policy)
-                                            for _ in range(rounds(20, 1000))])
+        runs = while_doing(self.swap, lambda: [self.sandbox("ls", "-A", "/data", policy=policy)
+                                               for _ in range(rounds(20, 1000))])
         wrong = [str(run) for run in runs if (run.code, run.out) not in expected]
         self.assertEqual(wrong, [])
         return {"what the link points to": "open" if any("secret" in run.out for run in runs) else "never seen",
@@ -60,7 +50,7 @@ class L07(HostileLaunch):
             while not {"harmless", "secret"} <= seen:
                 seen.update(path.name for path in (self.work / "data").iterdir())
             return seen
-        return {"by a plain path": "open" if "secret" in self.while_swapping(look_until_seen) else "never"}
+        return {"by a plain path": "open" if "secret" in while_doing(self.swap, look_until_seen) else "never"}
 
 
 if __name__ == "__main__":

@@ -6,12 +6,11 @@ import pathlib
 import select
 import subprocess
 import sys
-import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from client import POOL_BASE, ServiceTest
 from adversarial.case import rounds
-from harness import as_root, back_ends, callers, main
+from harness import as_root, back_ends, callers, main, while_doing
 from test_launch import Session
 
 
@@ -128,21 +127,11 @@ class Exchanged(Existing):
                 libc.renameat2(-100, work, -100, name, 2)  # RENAME_EXCHANGE
                 libc.renameat2(-100, work, -100, name, 2)
 
-    def while_swapping(self, function):
-        stop = threading.Event()
-        swapper = threading.Thread(target=self.swap, args=(stop,))
-        swapper.start()
-        try:
-            return function()
-        finally:
-            stop.set()
-            swapper.join()
-
     @as_root
     @callers("root", "five")
     def test_never_is_another_directory_inside(self):
         self.adopt()
-        seen = self.while_swapping(lambda: [self.run_session("ls") for _ in range(rounds(20, 300))])
+        seen = while_doing(self.swap, lambda: [self.run_session("ls") for _ in range(rounds(20, 300))])
         for record, out in seen:
             if record["cause"] == "setup":
                 self.assertEqual(out, "", record)
@@ -160,7 +149,7 @@ class Exchanged(Existing):
         def until_seen():
             while self.sandbox("ls", policy=policy).out != "theirs\n":
                 pass
-        self.while_swapping(until_seen)
+        while_doing(self.swap, until_seen)
 
 
 class Moved(Existing):
