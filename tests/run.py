@@ -242,7 +242,15 @@ def run_all(options):
     return close(outcomes, options.slowest)
 
 
+def expect_signals():
+    """A shell that starts this in the background has it ignore some, and each program under test with it."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU):
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
 def main():
+    expect_signals()
     parser = argparse.ArgumentParser(description="Runs Belljar's tests.")
     parser.add_argument("--all", action="store_true", help="the long tests too")
     parser.add_argument("--slowest", action="store_true", help="also show the slowest tests of each module")
