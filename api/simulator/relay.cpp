@@ -49,6 +49,7 @@ Awaitable<void> Relay::run() {
   const auto attachment = session_->attach();
   executor_ = co_await asio::this_coro::executor;
   changed_ = std::make_unique<supervisor::Notifier>(*executor_, supervisor_->clock());
+  inbox_changed_ = std::make_unique<supervisor::Notifier>(*executor_, supervisor_->clock());
   begin(read_client());
   if (process_) {
     begin(show_output());
@@ -93,12 +94,12 @@ Awaitable<void> Relay::dial() {
 
 Awaitable<void> Relay::read_client() {
   while (!over_) {
-    while (inbox_.size() >= options_.waiting && !over_) co_await changed_->wait();
+    while (inbox_.size() >= options_.waiting && !over_) co_await inbox_changed_->wait();
     auto message = co_await client_.read();
     // A binary frame ends a relay, as it always did.
     if (!message || message->binary) break;
     inbox_.push_back(std::move(message->data));
-    changed_->notify();
+    inbox_changed_->notify();
   }
   client_gone_ = true;
   changed_->notify();
@@ -107,12 +108,12 @@ Awaitable<void> Relay::read_client() {
 Awaitable<void> Relay::write_agent() {
   while (!over_) {
     if (inbox_.empty()) {
-      co_await changed_->wait();
+      co_await inbox_changed_->wait();
       continue;
     }
     std::string text = std::move(inbox_.front());
     inbox_.pop_front();
-    changed_->notify();
+    inbox_changed_->notify();
     const bool sent = co_await agent_->write(std::move(text));
     if (!sent) break;
   }
@@ -221,6 +222,7 @@ Awaitable<void> Relay::tell_end() {
 Awaitable<void> Relay::leave() {
   over_ = true;
   changed_->notify();
+  inbox_changed_->notify();
   if (agent_) {
     co_await agent_->close(kNormal);
     agent_->abort();

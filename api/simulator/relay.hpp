@@ -55,7 +55,8 @@ class Relay : public std::enable_shared_from_this<Relay> {
   WebSocket& client_;
   RelayOptions options_;
   std::optional<boost::asio::any_io_executor> executor_;
-  std::unique_ptr<supervisor::Notifier> changed_;
+  /// The inbox has one of its own: what waits for the end is not to look at each message.
+  std::unique_ptr<supervisor::Notifier> changed_, inbox_changed_;
   std::unique_ptr<WebSocket> agent_;
   std::deque<std::string> inbox_;  ///< From the client to the agent.
   int tasks_ = 0;

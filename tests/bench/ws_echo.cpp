@@ -5,19 +5,26 @@
 //   ws_echo drive TCP_PORT|UNIX_PATH TARGET SIZE COUNT WINDOW
 //                                          sends COUNT messages of SIZE bytes, of which WINDOW may
 //                                          be on their way; prints the seconds until all are back
+//
+// Both ends are Beast's own stream and nothing else, one call of the kernel a message.
 #include <arpa/inet.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/websocket/rfc6455.hpp>
+#include <boost/beast/websocket/stream.hpp>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
-#include "api/http/request_reader.hpp"
-#include "api/http/websocket.hpp"
+#include "policy/base/unique_fd.hpp"
+#include "supervisor/asio.hpp"
 
 namespace belljar::api {
 namespace {
@@ -26,34 +33,32 @@ namespace asio = boost::asio;
 template <class T>
 using Awaitable = supervisor::Awaitable<T>;
 
-WebSocketOptions large() {
-  WebSocketOptions options;
-  options.most_message = std::size_t{16} << 20;
-  return options;
-}
+using supervisor::kAsTuple;
+using Socket = asio::generic::stream_protocol::socket;
+using Stream = boost::beast::websocket::stream<Socket, false>;
 
-/// Blocking: only the upgrade is read here.
-std::optional<Request> read_upgrade(int socket) {
-  RequestReader reader;
-  std::string buffer(4096, '\0');
-  std::string held;
-  while (reader.feed(held) == RequestReader::State::kHead) {
-    const ssize_t size = ::read(socket, buffer.data(), buffer.size());
-    if (size <= 0) return std::nullopt;
-    held.append(buffer, 0, static_cast<std::size_t>(size));
+Stream plain(const asio::any_io_executor& executor, UniqueFd descriptor, int family) {
+  if (family == AF_INET) {
+    const int on = 1;
+    setsockopt(descriptor.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   }
-  if (!reader.request().upgrade) return std::nullopt;
-  return reader.request();
+  Stream stream(Socket(executor, asio::generic::stream_protocol(family, 0), descriptor.release()));
+  stream.read_message_max(std::size_t{16} << 20);
+  stream.text(true);
+  stream.auto_fragment(false);
+  return stream;
 }
 
-Awaitable<void> echo(UniqueFd descriptor, Request request) {
-  auto socket = co_await WebSocket::accept(std::move(descriptor), request, large());
-  while (socket) {
-    auto message = co_await socket->read();
-    if (!message) co_return;
-    std::string text = std::move(message->data);
-    const bool sent = co_await socket->write(std::move(text));
-    if (!sent) co_return;
+Awaitable<void> echo(UniqueFd descriptor) {
+  Stream stream = plain(co_await asio::this_coro::executor, std::move(descriptor), AF_INET);
+  co_await stream.async_accept(kAsTuple);
+  boost::beast::flat_buffer buffer;
+  for (;;) {
+    const auto [unread, size] = co_await stream.async_read(buffer, kAsTuple);
+    if (unread) co_return;
+    const auto [unsent, sent] = co_await stream.async_write(buffer.data(), kAsTuple);
+    if (unsent) co_return;
+    buffer.clear();
   }
 }
 
@@ -70,10 +75,9 @@ int serve(std::uint16_t port) {
     return 1;
   for (;;) {
     UniqueFd accepted(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
-    auto request = accepted.valid() ? read_upgrade(accepted.get()) : std::nullopt;
-    if (!request) continue;
+    if (!accepted.valid()) continue;
     asio::io_context loop{1};
-    asio::co_spawn(loop, echo(std::move(accepted), *std::move(request)), asio::detached);
+    asio::co_spawn(loop, echo(std::move(accepted)), asio::detached);
     loop.run();
   }
 }
@@ -94,33 +98,42 @@ UniqueFd dial(const std::string& where) {
   return socket;
 }
 
-Awaitable<bool> receive(WebSocket& socket, const std::string& text) {
+Awaitable<bool> receive(Stream& stream, std::size_t expected) {
+  boost::beast::flat_buffer buffer;
   for (;;) {  // What the daemon says in between is passed over.
-    const auto message = co_await socket.read();
-    if (!message) co_return false;
-    if (message->data.size() == text.size()) co_return true;
+    const auto [error, size] = co_await stream.async_read(buffer, kAsTuple);
+    if (error) co_return false;
+    if (size == expected) co_return true;
+    buffer.clear();
   }
 }
 
-Awaitable<void> drive(UniqueFd descriptor, std::string target, std::size_t size, int count,
-                      int window, double& seconds) {
-  auto socket = co_await WebSocket::connect(std::move(descriptor), "localhost", large(), target);
-  if (!socket) co_return;
+Awaitable<bool> send(Stream& stream, const std::string& text) {
+  const asio::const_buffer message(text.data(), text.size());
+  const auto [error, size] = co_await stream.async_write(message, kAsTuple);
+  co_return !error;
+}
+
+Awaitable<void> drive(UniqueFd descriptor, int family, std::string target, std::size_t size,
+                      int count, int window, double& seconds) {
+  Stream stream = plain(co_await asio::this_coro::executor, std::move(descriptor), family);
+  const auto [refused] = co_await stream.async_handshake("localhost", target, kAsTuple);
+  if (refused) co_return;
   const std::string text(size, 'm');
-  bool goes = co_await socket->write(text);
-  if (goes) goes = co_await receive(*socket, text);  // The first one also waits for the agent.
+  bool goes = co_await send(stream, text);
+  if (goes) goes = co_await receive(stream, size);  // The first one also waits for the agent.
   const auto began = std::chrono::steady_clock::now();
   int sent = 0;
-  for (; sent < window && goes; ++sent) goes = co_await socket->write(text);
+  for (; sent < window && goes; ++sent) goes = co_await send(stream, text);
   for (int received = 0; received < count && goes; ++received) {
-    goes = co_await receive(*socket, text);
+    goes = co_await receive(stream, size);
     if (!goes || sent == count) continue;
-    goes = co_await socket->write(text);
+    goes = co_await send(stream, text);
     ++sent;
   }
   if (goes)
     seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  co_await socket->close(1000);
+  co_await stream.async_close(boost::beast::websocket::close_code::normal, kAsTuple);
 }
 
 int drive(const char* where, const char* target, std::size_t size, int count, int window) {
@@ -129,7 +142,8 @@ int drive(const char* where, const char* target, std::size_t size, int count, in
   asio::io_context loop{1};
   double seconds = -1;
   asio::co_spawn(loop,
-                 drive(std::move(socket), target, size, count, std::min(window, count), seconds),
+                 drive(std::move(socket), *where == '/' ? AF_UNIX : AF_INET, target, size, count,
+                       std::min(window, count), seconds),
                  asio::detached);
   loop.run();
   if (seconds < 0) return 1;
