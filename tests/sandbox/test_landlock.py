@@ -4,8 +4,9 @@ import array
 import os
 import signal
 import socket
+import subprocess
 
-from harness import SandboxTest, main
+from harness import SandboxTest, as_root, main
 
 SCOPES = {"scopes": ["abstract_unix_socket", "signal"]}
 FILES = {"filesystem": True}
@@ -84,6 +85,30 @@ class Scopes(SandboxTest):
             say(said)
         """
         self.assertEqual(self.inside(code, policy=landlock(**ALL)).json(), [0, -15, "open", "open", -9])
+
+    @as_root
+    def test_no_signal_leaves_the_sandbox(self):
+        """A process of the session's uid is put into its pid namespace: it has a number there, and no domain."""
+        code = """
+            pid = int(sys.stdin.readline())
+            say({'kill': attempt(os.kill, pid, 0), 'pidfd': attempt(signal.pidfd_send_signal, os.pidfd_open(pid), 0),
+                 'URG': attempt(os.kill, pid, signal.SIGURG), 'its own': attempt(os.kill, os.getpid(), 0)})
+        """
+        for scopes, expected in ((["signal"], "EPERM"), (["abstract_unix_socket"], "open")):
+            ours, theirs = os.pipe()
+            with open(ours, "rb") as ours, open(theirs, "wb", buffering=0) as theirs:
+                running = self.start_inside(code, policy=landlock(scopes=scopes), stdin=ours.fileno(), status=True)
+                init = running.wait_until_started()
+                outsider = subprocess.Popen(
+                    ["nsenter", "-t", str(init), "-p", "setpriv", f"--reuid={self.uid}", f"--regid={self.gid}",
+                     "--clear-groups", "sh", "-c", "echo $$; exec sleep 60"], stdout=subprocess.PIPE)
+                self.addCleanup(outsider.wait)
+                self.addCleanup(outsider.kill)
+                with outsider.stdout:
+                    theirs.write(outsider.stdout.readline())
+                run = running.finish()
+            self.check_exited(run)
+            self.assertEqual(run.json(), {**dict.fromkeys(("kill", "pidfd", "URG"), expected), "its own": "open"}, scopes)
 
     def test_signals_and_the_end_still_pass_through_init(self):
         running = self.start_inside("""
