@@ -137,6 +137,7 @@ class PolicyTest(SandboxTest):
 
     @harness.once
     def test_what_show_prints_is_the_same_policy(self):
+        self.work.chmod(0o755)  # Another uid's command starts in it.
         for source in [f"builtin:{name}" for name in PRESETS] + [str(path) for path in EXAMPLES]:
             with self.subTest(source=source):
                 shown = self.policy("show", source)
@@ -148,8 +149,8 @@ class PolicyTest(SandboxTest):
                 self.assertEqual(self.policy("diff", source, "shown.json").code, 0)
                 digests = [re.search("sha256:[0-9a-f]{64}", self.belljar("explain", "--policy", policy).out)
                            for policy in (source, "shown.json")]
-                if all(digests):
-                    self.assertEqual(digests[0][0], digests[1][0])
+                self.assertTrue(all(digests), "explain prints it")
+                self.assertEqual(digests[0][0], digests[1][0])
 
     @harness.once
     def test_show_names_the_line_of_every_value(self):
@@ -207,36 +208,154 @@ class PolicyTest(SandboxTest):
         self.assertEqual((out / "result").read_text(), "fast in ${CURRENCY}\n")
 
 
-# Where fields are tested that no test of a launch names by their key: a file, and words in it.
-TESTED = {
-    "$schema": ("tests/unit/policy/sections_test.cpp", "$schema"),
-    "version": ("tests/unit/policy/layers_test.cpp", "every text needs its version"),
-    "extends": ("tests/unit/policy/extends_test.cpp", "a file extends files beside it"),
-    "vars": ("tests/unit/policy/variables_test.cpp", "each type takes what it says"),
-    "final": ("tests/unit/policy/order_test.cpp", "what is final can be tightened"),
-    "name": ("tests/unit/policy/layers_test.cpp", "does not keep its name"),
-    "description": ("tests/unit/policy/layers_test.cpp", "policy->description.empty()"),
-    "filesystem.mounts.*.hidepid": ("tests/sandbox/test_proc_and_dev.py", "hidepid=hidepid"),
+# Two policies that differ in one field, where "without it" and "its example" are none, or are alike: changes to the
+# base, W being a directory of the session's.
+TWO_OF = {
+    "identity.uid": ({"identity": {"uid": 65534}}, {"identity": {"uid": 65533}}),
+    "identity.gid": ({"identity": {"gid": 65534}}, {"identity": {"gid": 65533}}),
+    "namespaces.nested_user": tuple(
+        {"namespaces": {"nested_user": nested}, "syscalls": {"rules": dict.fromkeys(("clone", "clone3", "unshare"), "allow")}}
+        for nested in (False, True)),
+    "filesystem.root": ({"extends": [], "filesystem": {"root": "empty", "mounts": {"/usr": {"type": "bind", "source": "/usr"}}}},
+                        {"extends": [], "filesystem": {"root": "host"}}),
+    "filesystem.hide": ({"extends": [], "filesystem": {"root": "host"}},
+                        {"extends": [], "filesystem": {"root": "host", "hide": {"/srv": "x"}}}),
+    "filesystem.mounts.*.source": tuple({"filesystem": {"mounts": {"/m": {"type": "bind", "source": source}}}}
+                                        for source in ("/usr/bin", "/usr/lib")),
+    "filesystem.mounts.*.content": tuple({"filesystem": {"mounts": {"/m": {"type": "file", "content": content}}}}
+                                         for content in ("one", "four")),
+    "filesystem.mounts.*.lower": tuple({"filesystem": {"mounts": {"/m": {"type": "overlay", "lower": lower}}}}
+                                       for lower in (["W/a"], ["W/a", "W/b"])),
+    "filesystem.mounts.*.upper": tuple(
+        {"filesystem": {"mounts": {"/m": {"type": "overlay", "lower": ["W/a"], "upper": upper, "work": "W/work"}}}}
+        for upper in ("W/b", "W/c")),
+    "filesystem.mounts.*.work": tuple(
+        {"filesystem": {"mounts": {"/m": {"type": "overlay", "lower": ["W/a"], "upper": "W/b", "work": work}}}}
+        for work in ("W/work", "W/work2")),
+    "filesystem.mounts.*.nodev": tuple({"filesystem": {"mounts": {"/m": {"type": "bind", "source": "/usr", "nodev": nodev}}}}
+                                       for nodev in (False, True)),
+    "filesystem.workspace.path": ({"filesystem": {"workspace": {"path": "W/a"}}}, {"filesystem": {"workspace": {"path": "W/b"}}}),
+    **{f"network.{list}.*.ports": tuple(
+        {"network": {"mode": "private", list: {to: {"because": "x", **ports}}}, "syscalls": {"base": "agent@1"}}
+        for ports in ({}, {"ports": [443]}))
+       for list, to in (("allow", "10.1.0.0/16"), ("only", "203.0.113.0/24"), ("deny", "203.0.113.0/24"))},
+    "syscalls.rules.*.action": tuple({"syscalls": {"rules": {"read": action}}} for action in ("EPERM", "kill")),
+    "syscalls.rules.*.when": tuple({"syscalls": {"rules": {"read": {
+        "action": "allow", "when": [{"arg0": {"==": number}}], "otherwise": "EPERM"}}}} for number in (5, 1 << 40)),
+    "syscalls.rules.*.otherwise": tuple({"syscalls": {"rules": {"read": {
+        "action": "EPERM", "when": [{"arg0": {"==": 5}}], "otherwise": otherwise}}}} for otherwise in ("allow", "EPERM")),
+    "landlock.scopes": ({"landlock": {"scopes": ["signal"]}}, {"landlock": {"scopes": []}}),
+    "limits.swap": ({"limits": {"memory": "1GiB"}}, {"limits": {"memory": "1GiB", "swap": "1GiB"}}),
+    "env.pass": ({"env": {"pass": []}}, {"env": {"pass": ["EXTRA"]}}),
+    "env.deny": ({"env": {"pass": ["E*"]}}, {"env": {"pass": ["E*"], "deny": ["EXTRA"]}}),
+    "env.set": ({"env": {"set": {"ONE": "1"}}}, {"env": {"set": {"TWO": "1"}}}),
+    "limits.wall_time": ({"limits": {"wall_time": "30s"}}, {"limits": {"wall_time": "31s"}}),
+}
+# Fields that change no plan of this host's, and where it is shown that they are heeded: a file, and words in it.
+LANGUAGE, CGROUPS = "tests/unit/policy/", "tests/sandbox/test_cgroups.py"
+NOT_IN_THE_PLAN = {
+    # They are of the text, and gone when its layers are one policy.
+    "$schema": (LANGUAGE + "sections_test.cpp", "$schema"),
+    "version": (LANGUAGE + "layers_test.cpp", "every text needs its version"),
+    "extends": (LANGUAGE + "extends_test.cpp", "a file extends files beside it"),
+    "vars": (LANGUAGE + "variables_test.cpp", "each type takes what it says"),
+    "final": (LANGUAGE + "order_test.cpp", "what is final can be tightened"),
+    # For people and records.
+    "name": (LANGUAGE + "layers_test.cpp", "does not keep its name"),
+    "description": (LANGUAGE + "layers_test.cpp", "policy->description.empty()"),
+    **dict.fromkeys((f"network.{list}.*.because" for list in ("allow", "only", "deny")),
+                    ("tests/network/test_denials.py", 'self.assertIn(because, denied[address]["because"])')),
+    # Of what the host cannot do.
+    "identity.enforce": ("tests/sandbox/test_identity.py", "test_a_plain_users_groups_stay_when_preferred_and_the_record_says_so"),
+    "filesystem.workspace.enforce": ("tests/sandbox/test_mapped_workspace.py",
+                                     "test_a_file_system_that_cannot_is_named_and_with_prefer_bound_as_it_is"),
+    "network.enforce": ("tests/network/test_pasta.py", "PREFER"),
+    "landlock.enforce": ("tests/sandbox/test_landlock.py", "test_with_prefer_the_record_lists_what_the_first_version_lacks"),
+    "limits.enforce": (CGROUPS, "test_a_policy_that_prefers_goes_on_and_says_so"),
+    # One value is accepted, and any other refused.
+    **dict.fromkeys(("namespaces.user", "namespaces.mount", "namespaces.pid"),
+                    ("tests/sandbox/test_namespaces.py", "namespace does not hold")),
+    # They need what this host, or the caller of explain, does not have: ranges of ids, an owner, descriptors, a home.
+    "identity.ids": ("tests/sandbox/test_id_ranges.py", "test_so_many_ids_exist_inside_and_the_own_one_is_the_sessions"),
+    "filesystem.workspace.idmap": ("tests/sandbox/test_mapped_workspace.py",
+                                   "test_the_owners_files_are_the_commands_and_the_commands_the_owners"),
     "filesystem.toolchains": ("tests/unit/launcher/plan_test.cpp", "dev@1 shows toolchains"),
+    "io.keep": ("tests/sandbox/test_descriptors.py", "test_a_kept_descriptor_is_there_and_works_and_no_other"),
+    # A filter is shown by its number of instructions.
+    "syscalls.rules.*.otherwise": ("tests/sandbox/test_seccomp.py", '"otherwise"'),
+    # `belljar test` runs them.
+    "tests": ("tests/selftest/test_policy_tests.py", '"tests"'),
 }
 
 
+def values_of(path, example):
+    """Values to give to a field, one after another: its example, and the words and truths that its schema names."""
+    node = json.loads(SCHEMA.read_text())
+    for step in path:
+        found = [branch.get("additionalProperties") if step == "*" else branch.get("properties", {}).get(step)
+                 for branch in branches(node)]
+        node = next(branch for branch in found if isinstance(branch, dict))
+    kinds = branches(node)
+    words = [word for kind in kinds for word in kind.get("enum", [])]
+    return [example, *words, *([True, False] if any(kind.get("type") == "boolean" for kind in kinds) else [])]
+
+
+def sections(fields):
+    """The paths of which others are a part: what they hold is toggled."""
+    return {path[:length] for path in fields for length in range(1, len(path))}
+
+
 class Coverage(SandboxTest):
-    """Every field of the table is tried by a test of what a launch makes of it: enforced, or refused."""
+    """Every field of the table makes a difference to what a launch does."""
+
+    def setUp(self):
+        super().setUp()
+        harness.give(self.work, self.uid)
+        self.work.chmod(0o755)
+        for name in ("a", "b", "c", "work", "work2"):
+            self.make_directory(f"work/{name}", owner=self.uid)
+
+    def plan(self, content):
+        """What `explain` prints, without numbers and places; nothing for what is refused, but for want of a cgroup."""
+        ids = {"identity": {"uid": self.uid, "gid": self.gid}} if self.privileged else {}
+        text = json.dumps(harness.merge(ids, content)).replace('"W/', f'"{self.work}/')
+        file = self.make_file("policy.json", text)
+        run = self.belljar("explain", "--policy", file, "--", "/bin/true", env=harness.environment(EXTRA="x"))
+        if run.code != 0:
+            return "no cgroup" if "cgroup" in run.err and "limits" in content else None
+        asked = self.belljar("explain", "--policy", file, "--can=connect:10.1.2.3:80", "--can=connect:203.0.113.1:80")
+        lines = [re.sub(r", \S+:\d+:\d+.*", "", line) for line in run.out.splitlines()[1:] if not line.startswith(" " * 13)]
+        return [re.sub(r"^ *\d+  ", "", line) for line in lines], re.findall(r": (yes|no):", asked.out)
+
+    def documents(self, path, example):
+        name = ".".join(path)
+        if name in TWO_OF:
+            return [harness.merge({"version": 1, "extends": ["builtin:strict@1"]}, changes) for changes in TWO_OF[name]]
+        without = document(path, example)
+        node = without
+        for step, above in zip(path[:-1], ("", *path)):
+            node = node[KEYS[above] if step == "*" else step]
+        del node[path[-1]]
+        return [without, *(document(path, value) for value in values_of(path, example))]
+
+    @harness.as_root
+    @harness.once
+    def test_each_field_changes_the_plan(self):
+        fields = dict(paths_of(json.loads(SCHEMA.read_text())))
+        inner = sections(fields)
+        silent = []
+        for path, example in fields.items():
+            if path in inner or path[-1] == "*" or ".".join(path) in NOT_IN_THE_PLAN or path[0] in NOT_IN_THE_PLAN:
+                continue
+            plans = [self.plan(content) for content in self.documents(path, example)]
+            different = [plan for number, plan in enumerate(plans) if plan is not None and plan not in plans[:number]]
+            if len(different) < 2:
+                silent.append(".".join(path))
+        self.assertEqual(silent, [])
 
     @harness.once
-    def test_each_field_is_named_by_a_test(self):
-        sources = {path: path.read_text(errors="replace") for folder in ("sandbox", "unit/launcher", "golden")
-                   for path in (ROOT / "tests" / folder).rglob("*") if path.suffix in (".py", ".cpp", ".hpp", ".json")}
-        for path, (file, words) in TESTED.items():
+    def test_what_changes_no_plan_is_shown_elsewhere(self):
+        fields = {".".join(path) for path, _ in paths_of(json.loads(SCHEMA.read_text()))}
+        for path, (file, words) in NOT_IN_THE_PLAN.items():
+            self.assertIn(path, fields)
             self.assertIn(words, (ROOT / file).read_text(), path)
-        missing = []
-        for path, _ in paths_of(json.loads(SCHEMA.read_text())):
-            name = [step for step in path if step != "*"]
-            if name[0] in TESTED or ".".join(path) in TESTED:
-                continue
-            key, section = name[-1], name[0]
-            quoted = re.compile(rf"[\"'.]{re.escape(key)}\b")
-            if not any(quoted.search(text) and section in text for text in sources.values()):
-                missing.append(".".join(path))
-        self.assertEqual(missing, [])
