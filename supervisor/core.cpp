@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "policy/base/tighter.hpp"
 #include "supervisor/session_impl.hpp"
 
 namespace belljar::supervisor {
@@ -195,8 +196,8 @@ Outcome<std::shared_ptr<SessionImpl>> Core::admit(SessionSpec spec) {
     }
   }
   for (const ServedPolicy& policy : facts.policies)
-    if (policy.name == spec.policy && spec.command && !spec.command->output)
-      spec.command->output = policy.output;
+    if (policy.name == spec.policy && spec.command)
+      spec.command->output = tighter(spec.command->output, policy.output);
   // An ended one of that name makes room.
   std::erase_if(sessions_, [&](const auto& session) { return session->id() == spec.id; });
   const auto session =

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "policy/base/tighter.hpp"
 #include "supervisor/session_impl.hpp"
 
 namespace belljar::supervisor {
@@ -161,11 +162,20 @@ std::size_t ProcessImpl::allowance(std::size_t bytes) {
   const std::uint64_t before = written_;
   written_ += bytes;
   if (!spec_.output || written_ <= *spec_.output) return bytes;
-  if (!std::exchange(overflowed_, true))
-    asio::co_spawn(executor_,
-                   tell_overflow(std::static_pointer_cast<ProcessImpl>(shared_from_this())),
-                   asio::detached);
+  note_overflow();
   return before < *spec_.output ? static_cast<std::size_t>(*spec_.output - before) : 0;
+}
+
+void ProcessImpl::limit_output(std::optional<std::uint64_t> most) {
+  spec_.output = tighter(spec_.output, most);
+  if (spec_.output && written_ > *spec_.output) note_overflow();
+}
+
+void ProcessImpl::note_overflow() {
+  if (std::exchange(overflowed_, true)) return;
+  asio::co_spawn(executor_,
+                 tell_overflow(std::static_pointer_cast<ProcessImpl>(shared_from_this())),
+                 asio::detached);
 }
 
 Awaitable<void> ProcessImpl::tell_overflow(std::shared_ptr<ProcessImpl> self) {

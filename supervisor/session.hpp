@@ -266,6 +266,12 @@ class Session : public std::enable_shared_from_this<Session> {
   [[nodiscard]] virtual const std::string& workspace() const = 0;  ///< Absolute path.
   [[nodiscard]] virtual const std::string& policy() const = 0;
   [[nodiscard]] virtual const std::string& policy_digest() const = 0;
+  /// What each of its processes may take: its policy's own, or less where a setting says so.
+  struct Limits {
+    std::optional<Milliseconds> wall_time;
+    std::optional<std::uint64_t> output;
+  };
+  [[nodiscard]] virtual const Limits& limits() const = 0;  ///< Known from its start on.
   /// What was set over its policy, as it was asked for: "limits.memory=512MiB".
   [[nodiscard]] virtual const std::vector<std::string>& settings() const = 0;
   [[nodiscard]] virtual const std::string& back_end() const = 0;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "policy/base/tighter.hpp"
 #include "supervisor/listeners.hpp"
 #include "supervisor/session_impl.hpp"
 
@@ -224,6 +225,7 @@ Awaitable<Outcome<std::shared_ptr<Process>>> SessionImpl::start(ProcessSpec spec
     full.error().limit = core_->config.processes_of_a_session;
     co_return full;
   }
+  spec.output = tighter(spec.output, limits_.output);
   const std::uint32_t id = ++last_process_;
   const auto process = std::make_shared<ProcessImpl>(self, id, std::move(spec));
   Request request("exec", members_of(*process));

@@ -53,6 +53,8 @@ class ProcessImpl final : public Process {
   [[nodiscard]] Outcome<std::vector<UniqueFd>> make_streams();
   [[nodiscard]] Outcome<void> take_terminal(UniqueFd master);
   void running(int pid);
+  /// It may write `most` bytes, or what its own limit says, if that is less.
+  void limit_output(std::optional<std::uint64_t> most);
   /// Whether its start is still to be told: once.
   [[nodiscard]] bool start_untold() { return !std::exchange(start_told_, true); }
   void stopped(bool stopped);
@@ -72,6 +74,7 @@ class ProcessImpl final : public Process {
   [[nodiscard]] Awaitable<void> tell_overflow(std::shared_ptr<ProcessImpl> self);
   [[nodiscard]] Awaitable<Outcome<Reply>> ask(std::string action, Json members);
   [[nodiscard]] std::size_t allowance(std::size_t bytes);
+  void note_overflow();
   void pump(UniqueFd from, const std::shared_ptr<Journal>& journal);
   void take_stdin(UniqueFd to);
   [[nodiscard]] bool drained() const;
@@ -112,6 +115,7 @@ class SessionImpl final : public Session {
   [[nodiscard]] const std::string& workspace() const override { return place_.workspace; }
   [[nodiscard]] const std::string& policy() const override { return spec_.policy; }
   [[nodiscard]] const std::string& policy_digest() const override { return spec_.policy_digest; }
+  [[nodiscard]] const Limits& limits() const override { return limits_; }
   [[nodiscard]] const std::vector<std::string>& settings() const override { return spec_.settings; }
   [[nodiscard]] const std::string& back_end() const override { return back_end_; }
   [[nodiscard]] const std::string& degraded() const override { return degraded_; }
@@ -206,6 +210,7 @@ class SessionImpl final : public Session {
   Place place_;
   State state_ = State::kStarting;
   std::string back_end_, degraded_ = "[]";
+  Limits limits_;
   int init_pid_ = 0;
   Milliseconds grace_;
   TimePoint created_, last_use_, ended_at_;

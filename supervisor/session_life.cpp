@@ -300,10 +300,14 @@ void SessionImpl::take_started(const Json& event) {
   back_end_ = text_of(event, "back_end").value_or("");
   if (const std::optional<std::string> digest = text_of(event, "policy_digest"))
     spec_.policy_digest = *digest;
+  if (const auto limit = number_of(event, "wall_time_ms"))
+    limits_.wall_time = Milliseconds(static_cast<std::int64_t>(*limit));
+  limits_.output = number_of(event, "output");
   if (const auto degraded = event.find("degraded"); degraded != event.end() && degraded->is_array())
     degraded_ = dumped(*degraded);
   if (degraded_ != "[]") note("session.degraded", nullptr, {}, degraded_);
   if (const auto command = processes_.find(0); command != processes_.end()) {
+    command->second->limit_output(limits_.output);
     command->second->running(0);
     if (command->second->start_untold()) note("process.started", command->second.get(), {}, {});
   }

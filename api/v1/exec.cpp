@@ -49,7 +49,7 @@ Awaitable<Response> exec(const V1Context& context, Request& request) {
   const bool background = body->background.value_or(false);
   const auto claimed = co_await claim_first(session, body->claim);
   if (!claimed) co_return problem_response(request, claimed.error());
-  const auto started = co_await start_further(context, session, std::move(body->spec));
+  const auto started = co_await start_further(session, std::move(body->spec));
   if (!started) co_return start_failed(request, started.error());
   const auto process = *started;
   if (background)
@@ -89,7 +89,7 @@ Awaitable<Response> run_with_state(const V1Context& context, Request& request, S
   if (!made) co_return start_failed(request, made.error());
   const auto session = *made;
   request.session = session->id();
-  const auto within = within_policy(context, *session, command.process);
+  const auto within = within_limits(*session, command.process);
   if (!within) {
     co_await end_run(context, session);
     co_return problem_response(request, within.error());

@@ -43,7 +43,7 @@ Awaitable<Response> start_process(const V1Context& context, Request& request) {
   if (!body) co_return problem_response(request, body.error());
   const auto claimed = co_await claim_first(session, body->claim);
   if (!claimed) co_return problem_response(request, claimed.error());
-  const auto started = co_await start_further(context, session, std::move(body->spec));
+  const auto started = co_await start_further(session, std::move(body->spec));
   if (!started) co_return start_failed(request, started.error());
   co_return created(process_path(session->id(), (*started)->id()), shown(request, **started));
 }
@@ -178,19 +178,19 @@ Awaitable<Response> resize(const V1Context& context, Request& request) {
 
 }  // namespace
 
-/// What its policy allows counts for each further process as for the session's own.
-Outcome<void> within_policy(const V1Context& context, const Session& session, ProcessSpec& spec) {
-  for (const auto& policy : context.supervisor->service().policies) {
-    if (policy.name != session.policy()) continue;
-    if (policy.output && spec.output.value_or(0) > *policy.output) {
-      Outcome<void> refused =
-          supervisor::refuse(supervisor::Code::kBeyondMaximum, "output is beyond the policy's own");
-      refused.error().limit = policy.output;
-      refused.error().error.where = "/output";
-      return refused;
-    }
-    if (!spec.output) spec.output = policy.output;
-  }
+/// What its policy and its settings allow counts for each further process as for its own command.
+Outcome<void> within_limits(const Session& session, const ProcessSpec& spec) {
+  const auto refuse = [](const char* member, std::uint64_t most) {
+    Outcome<void> refused = supervisor::refuse(
+        supervisor::Code::kBeyondMaximum, std::string(member) + " is beyond the session's own");
+    refused.error().limit = most;
+    refused.error().error.where = "/" + std::string(member);
+    return refused;
+  };
+  const Session::Limits& most = session.limits();
+  if (most.output && spec.output.value_or(0) > *most.output) return refuse("output", *most.output);
+  if (most.wall_time && spec.wall_time.value_or(Milliseconds(0)) > *most.wall_time)
+    return refuse("wall_time", static_cast<std::uint64_t>(most.wall_time->count() / 1000));
   return {};
 }
 
@@ -199,9 +199,8 @@ Awaitable<Outcome<void>> claim_first(SessionPtr session, bool wanted) {
   co_return co_await session->claim();
 }
 
-Awaitable<Outcome<ProcessPtr>> start_further(const V1Context& context, SessionPtr session,
-                                             ProcessSpec spec) {
-  const Outcome<void> within = within_policy(context, *session, spec);
+Awaitable<Outcome<ProcessPtr>> start_further(SessionPtr session, ProcessSpec spec) {
+  const Outcome<void> within = within_limits(*session, spec);
   if (!within) co_return tl::unexpected<supervisor::Failure>(within.error());
   spec.directory = directory_in(session->workspace(), spec.directory);
   co_return co_await session->start(std::move(spec));

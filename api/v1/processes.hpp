@@ -5,15 +5,14 @@
 
 namespace belljar::api {
 
-/// A further process, within what the session's policy allows to each.
+/// A further process, within what the session allows to each.
 [[nodiscard]] supervisor::Awaitable<supervisor::Outcome<std::shared_ptr<supervisor::Process>>>
-start_further(const V1Context& context, std::shared_ptr<supervisor::Session> session,
-              supervisor::ProcessSpec spec);
+start_further(std::shared_ptr<supervisor::Session> session, supervisor::ProcessSpec spec);
 
-/// `spec` within what the session's policy allows to each process.
-[[nodiscard]] supervisor::Outcome<void> within_policy(const V1Context& context,
-                                                      const supervisor::Session& session,
-                                                      supervisor::ProcessSpec& spec);
+/// Whether `spec` asks for no more than the session allows to each process, which the supervisor
+/// holds it to in any case.
+[[nodiscard]] supervisor::Outcome<void> within_limits(const supervisor::Session& session,
+                                                      const supervisor::ProcessSpec& spec);
 
 /// "claim": true: what others have added to the session's existing workspace becomes its own first.
 [[nodiscard]] supervisor::Awaitable<supervisor::Outcome<void>> claim_first(

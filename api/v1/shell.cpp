@@ -39,7 +39,7 @@ Awaitable<Response> run_command(const V1Context& context, Request& request) {
   if (!tree) co_return problem_response(request, tree.error());
   auto body = read_command(*tree);
   if (!body) co_return problem_response(request, body.error());
-  const auto within = within_policy(context, *session, body->spec);
+  const auto within = within_limits(*session, body->spec);
   if (!within) co_return problem_response(request, within.error());
   const auto claimed = co_await claim_first(session, body->claim);
   if (!claimed) co_return problem_response(request, claimed.error());

@@ -22,6 +22,7 @@ Result<Step> open_terminal(const policy::Policy& policy, const sys::TerminalSize
 Result<Plan> FurtherCommands::plan(const FurtherCommand& further) const {
   policy::Policy policy = policy_;
   policy.io = {};
+  // Its pipes are the client's, who counts (`started` has told the limit).
   policy.limits.output.reset();
   for (const auto& [name, value] : further.environment) policy.env.set[name] = value;
   Host host = host_;

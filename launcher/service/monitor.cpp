@@ -86,7 +86,8 @@ class Monitor final : public Attendant {
   void begin(const launcher::RunningSandbox& sandbox) override {
     sandbox_ = sandbox;
     channel_.started({sandbox.init, launcher::back_end_name(sandbox.back_end), sandbox.degraded,
-                      further_.policy().digest, plan_time, sandbox.setup_time});
+                      further_.policy().digest, further_.policy().limits, plan_time,
+                      sandbox.setup_time});
     tidy_at_ = Clock::now() + kTidyAfter;
   }
 
@@ -229,8 +230,7 @@ class Monitor final : public Attendant {
     });
     process.plan = *std::move(plan);
     process.deadline = Clock::now() + kStartDeadline;
-    if (exec.wall_time_ms) process.wall_time = milliseconds(*exec.wall_time_ms);
-    if (!exec.wall_time_ms && stands_by_) process.wall_time = further_.policy().limits.wall_time;
+    process.wall_time = wall_time_of(exec, further_.policy().limits, stands_by_);
   }
 
   /// 0, or the errno.

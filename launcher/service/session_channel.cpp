@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "policy/base/tighter.hpp"
+
 namespace belljar::service {
 namespace {
 
@@ -52,6 +54,9 @@ void SessionChannel::started(const SessionStart& start) {
   for (const launcher::Degraded& item : start.degraded)
     event["degraded"].push_back({{"control", item.control}, {"what", item.what}});
   event["policy_digest"] = start.policy_digest;
+  const policy::Limits& limits = start.limits;
+  event["wall_time_ms"] = limits.wall_time ? Json(limits.wall_time->count()) : Json();
+  event["output"] = limits.output ? Json(*limits.output) : Json();
   event["plan_us"] = start.plan_time.count();
   event["setup_us"] = start.setup_time.count();
   send(dump(event));
@@ -107,6 +112,14 @@ std::optional<SessionRequest> SessionChannel::next(Descriptors& beside) {
     decline(request->id, {Code::kInvalid, "expected " + std::to_string(wanted) +
                                               " descriptors beside the message"});
   }
+}
+
+std::optional<std::chrono::milliseconds> wall_time_of(const Exec& exec,
+                                                      const policy::Limits& limits,
+                                                      bool stands_by) {
+  std::optional<std::chrono::milliseconds> asked;
+  if (exec.wall_time_ms) asked = std::chrono::milliseconds(*exec.wall_time_ms);
+  return stands_by ? tighter(asked, limits.wall_time) : asked;
 }
 
 std::optional<Fault> check_exec(const Exec& exec, std::uint32_t last, const Descriptors& streams) {

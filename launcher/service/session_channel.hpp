@@ -19,6 +19,7 @@
 #include "launcher/service/fault.hpp"
 #include "launcher/service/session_message.hpp"
 #include "launcher/sys/unique_fd.hpp"
+#include "policy/policy.hpp"
 
 namespace belljar::service {
 
@@ -30,6 +31,8 @@ struct SessionStart {
   std::string back_end;
   std::vector<launcher::Degraded> degraded;
   std::string policy_digest;
+  policy::Limits
+      limits;  ///< Of which wall_time and output are told: the client holds commands to it.
   std::chrono::microseconds plan_time{0}, setup_time{0};
 };
 
@@ -84,6 +87,12 @@ class SessionChannel {
 /// Why a command must not be started: its number has been used, or a stream is no stream.
 [[nodiscard]] std::optional<Fault> check_exec(const Exec& exec, std::uint32_t last,
                                               const Descriptors& streams);
+
+/// What a further command may take. The policy's own is each one's in a sandbox that stands by,
+/// where no command of its own has it.
+[[nodiscard]] std::optional<std::chrono::milliseconds> wall_time_of(const Exec& exec,
+                                                                    const policy::Limits& limits,
+                                                                    bool stands_by);
 
 /// A process's end, as wait told it.
 struct ProcessEnd {

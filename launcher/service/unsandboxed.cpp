@@ -48,6 +48,7 @@ std::vector<launcher::Degraded> not_held(const policy::Limits& limits) {
   add(limits.output.has_value(), "limits.output");
   add(limits.disk.has_value(), "limits.disk");
   add(limits.memory.has_value(), "limits.memory");
+  add(limits.swap.has_value(), "limits.swap");
   add(limits.processes.has_value(), "limits.processes");
   add(limits.cpus.has_value(), "limits.cpus");
   return found;
@@ -136,7 +137,7 @@ class Unsandboxed {
 
   void tell_start() {
     channel_.started({getpid(), "none", not_held(order_.policy.limits), order_.policy.digest,
-                      microseconds(0),
+                      order_.policy.limits, microseconds(0),
                       std::chrono::duration_cast<microseconds>(Clock::now() - begun_)});
   }
 
@@ -231,10 +232,7 @@ class Unsandboxed {
     last_ = exec.process;
     Process& process = processes_.at(exec.process);
     process.request = id;
-    if (exec.wall_time_ms)
-      process.wall_time = milliseconds(*exec.wall_time_ms);
-    else if (order_.command.stands_by)
-      process.wall_time = order_.policy.limits.wall_time;
+    process.wall_time = wall_time_of(exec, order_.policy.limits, order_.command.stands_by);
   }
 
   void act(std::uint64_t id, const Signal& signal, Descriptors&) {

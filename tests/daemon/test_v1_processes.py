@@ -195,6 +195,48 @@ class Exec(V1Test):
         stopped = v1.exec(session, "yes", output="64KiB")
         self.assertEqual(stopped["cause"], "output")
 
+    def assert_stopped(self, ended, most=64 << 10):
+        self.assertEqual((ended["cause"], ended["process"]["offsets"]["stdout"]), ("output", most))
+
+    @as_shipped
+    def test_what_a_session_may_write_counts_for_each_further_process(self):
+        v1 = self.v1()
+        session = v1.session(limits={"output": "64KiB"})
+        self.assert_stopped(v1.exec(session, "yes"))
+        self.assert_stopped(v1.exec(session, "yes", output="4KiB"), 4096)
+        for path in (v1.start(session, "yes"),
+                     v1.expect(201, "POST", session + "/exec", {"shell": "yes", "background": True})["id"]):
+            path = path if isinstance(path, str) else f"{session}/processes/{path}"
+            ended = v1.wait(path)
+            self.assertEqual((ended["cause"], ended["offsets"]["stdout"]), ("output", 64 << 10))
+        for call in ("/exec", "/processes", "/shell/commands"):
+            problem = v1.problem(422, "beyond_maximum", "POST", session + call, {"shell": "true", "output": "65KiB"})
+            self.assertEqual((pointers(problem), problem["limit"]), ({"/output"}, 64 << 10))
+        quiet = v1.exec(session, "head -c 65536 /dev/zero | tr '\\0' x")
+        self.assertEqual((quiet["cause"], len(quiet["stdout"])), ("exited", 65536), "control: so many bytes are no more")
+        self.assertEqual(v1.exec(v1.session(), "head -c 65537 /dev/zero")["cause"], "exited", "control: it is the session's")
+
+    @as_shipped
+    def test_what_a_session_may_write_counts_for_its_own_command(self):
+        v1 = self.v1()
+        session = v1.session(limits={"output": "64KiB"}, command={"shell": "yes"})
+        self.assertTrue(wait_until(lambda: v1.expect(200, "GET", session)["state"] == "ended"))
+        ended = v1.expect(200, "GET", session + "/processes/0")
+        self.assertEqual((ended["cause"], ended["offsets"]["stdout"]), ("output", 64 << 10))
+        self.assert_stopped(v1.expect(200, "POST", "/v1/run", {"shell": "yes", "limits": {"output": "64KiB"}}))
+        self.assert_stopped(v1.expect(200, "POST", "/v1/run", {"shell": "yes", "limits": {"output": "64KiB"}, "output": "4KiB"}), 4096)
+        self.assert_stopped(v1.expect(200, "POST", "/v1/run", {"shell": "yes", "limits": {"output": "64KiB"}, "state": True}))
+
+    @as_shipped
+    def test_the_wall_time_of_a_session_is_the_most_that_a_further_process_may_have(self):
+        v1 = self.v1()
+        session = v1.session(limits={"wall_time": "2s"})
+        for call in ("/exec", "/processes", "/shell/commands"):
+            problem = v1.problem(422, "beyond_maximum", "POST", session + call, {"shell": "true", "wall_time": "1h"})
+            self.assertEqual((pointers(problem), problem["limit"]), ({"/wall_time"}, 2))
+        self.assertEqual(v1.exec(session, "sleep 600")["cause"], "wall_time")
+        self.assertEqual(v1.exec(session, "sleep 600", wall_time="300ms")["cause"], "wall_time")
+
     @as_shipped
     def test_a_program_that_is_not_there_is_422_with_its_code(self):
         v1 = self.v1()

@@ -62,6 +62,17 @@ class Shell(ShellTest):
         self.assertIn("GET /", self.run_in(v1, session, "cat log")["stdout"])
 
     @as_shipped
+    def test_what_a_session_may_write_counts_for_each_command_of_its_shell(self):
+        v1 = self.v1()
+        session = self.shell_session(v1, limits={"output": "4KiB"})
+        loud = self.run_in(v1, session, "yes")
+        self.assertEqual((loud["cause"], loud["process"]["offsets"]["stdout"]), ("output", 4096))
+        made = v1.expect(201, "POST", session + "/shell/commands", {"shell": "yes", "background": True})
+        ended = v1.wait(f"{session}/processes/{made['id']}")
+        self.assertEqual((ended["cause"], ended["offsets"]["stdout"]), ("output", 4096))
+        self.assertEqual(self.run_in(v1, session, "echo on")["stdout"], "on\n", "control: the shell goes on")
+
+    @as_shipped
     def test_a_background_command_is_listed_read_and_stopped(self):
         v1 = self.v1()
         session = self.shell_session(v1)

@@ -306,6 +306,12 @@ class Off(ServiceTest):
         self.assertIn("UNSANDBOXED", record["degraded"][0]["what"])
         self.assertEqual(session.events[0]["degraded"], record["degraded"])
 
+    def test_each_limit_that_nobody_holds_is_told(self):
+        limits = {"cpu_time": "5s", "output": "1MiB", "disk": "1GiB", "memory": "1GiB", "swap": "0B", "processes": "50", "cpus": "0.5"}
+        _, record, _ = self.run_session("true", settings=[f"limits.{name}={value}" for name, value in limits.items()])
+        self.assertEqual([item["what"] for item in record["degraded"] if item["control"] == "limits"],
+                         [f"limits.{name} is not enforced" for name in limits])
+
     def test_off_1_is_the_operators_own_policy_without_a_sandbox(self):
         _, record, out = self.run_session("sh", "-c", "umask; env", policy="builtin:off@1")
         self.assertEqual((record["cause"], record["sandbox"], out.splitlines()[0]), ("exited", "off", "0077"), record)

@@ -237,6 +237,13 @@ print([entry for entry in found if entry[1] not in ('sleep', 'python3')])
         record = session.event("ended", other)["record"]
         self.assertEqual((record["cause"], record["signal"]), ("signaled", "SIGTERM"))
 
+    def test_a_further_command_has_at_most_the_wall_time_of_a_session_that_stands_by(self):
+        session = self.session(changes={"limits": {"wall_time": "300ms", "output": "1KiB"}})
+        self.assertEqual([self.started[name] for name in ("wall_time_ms", "output")], [300, 1024])
+        for asked in ({}, {"wall_time_ms": 600_000}):
+            record, _ = session.run("sleep", "600", **asked)
+            self.assertEqual((record["cause"], record["limits"]), ("wall_time", ["wall_time"]), asked)
+
     def test_what_a_command_leaves_behind_goes_on_until_it_is_ended(self):
         session = self.session()
         answer, number, out = session.exec("/bin/sh", "-c", "(while :; do echo tick; sleep 0.05; done) & echo done")

@@ -129,8 +129,7 @@ FakeMonitor::FakeMonitor(asio::io_context& loop, UniqueFd socket, UniqueFd alive
              });
 }
 
-void FakeMonitor::started() {
-  Json members;
+void FakeMonitor::started(Json members) {
   members["pid"] = ::getpid();
   members["back_end"] = "modern";
   members["degraded"] = Json::array();

@@ -59,7 +59,7 @@ class FakeMonitor {
   bool obeys_end_of_file = true;  ///< False: it stays when its socket has ended.
   std::map<std::string, std::function<void(const Json&)>> instead;  ///< Of what it does for a `do`.
 
-  void started();
+  void started(Json members = Json::object());
   void over(const std::string& cause, Json more = Json::object());
   void ended(std::uint32_t process, const std::string& cause, Json more = Json::object());
   void write(std::uint32_t process, int stream, const std::string& text);

@@ -112,6 +112,42 @@ TEST_CASE("a process that is too loud is ended for it, and what it may write is 
   CHECK(of.world.supervisor->find("two")->end_record()->cause == "output");
 }
 
+TEST_CASE("what its session may write counts for each process, whatever it asks for itself") {
+  World world;
+  world.service->on_launch = [](FakeMonitor& monitor) { monitor.started({{"output", 10}}); };
+  const auto session = world.session();
+  FakeMonitor& monitor = world.service->monitor("one");
+  CHECK(session->limits().output == 10U);
+  const auto written_by = [&](std::optional<std::uint64_t> asked) {
+    ProcessSpec spec = command("loud");
+    spec.output = asked;
+    auto process = world.run(session->start(std::move(spec)));
+    REQUIRE(process);
+    monitor.write((*process)->id(), 1, "0123456789abcdef");
+    CHECK(world.run((*process)->wait(Milliseconds(1000))));
+    CHECK((*process)->end_record()->cause == "output");
+    return (*process)->out()->tail(99);
+  };
+  CHECK(written_by(std::nullopt) == "0123456789");
+  CHECK(written_by(1000) == "0123456789");
+  CHECK(written_by(3) == "012");
+}
+
+TEST_CASE("a command that was too loud before its session's limit was known is ended for it") {
+  World world;
+  world.service->on_launch = [](FakeMonitor& monitor) {
+    monitor.write(0, 1, "more than ten bytes");
+    monitor.instead["end"] = [&monitor](const Json& request) {
+      monitor.peer->answer(request, Json::object());
+      monitor.over(request["cause"]);
+    };
+    monitor.started({{"output", 10}});
+  };
+  const auto session = world.session();
+  CHECK(world.run(session->wait_ended(Milliseconds(5000))));
+  CHECK(session->end_record()->cause == "output");
+}
+
 TEST_CASE("stdin is at its end at once, holds a text, or stays open, as is asked for") {
   Running of;
   (void)of.start(command("none"));
