@@ -2,11 +2,14 @@
 """Runs the cases, and Debian's bubblewrap against the same programs, and writes docs/security-tests.md.
 
     BELLJAR=build/launcher/belljar python3 tests/adversarial/report.py
+    python3 tests/adversarial/report.py --elsewhere
 
-As root, so that all three callers are there. test_document.py holds the document against the files.
+As root, so that all three callers are there; the second runs nothing, and writes only what is tested elsewhere.
+test_document.py holds the document against the files.
 """
 
 import collections
+import datetime
 import importlib
 import json
 import os
@@ -20,15 +23,106 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 from adversarial import test_break_a_layer as break_a_layer
 
-DOCUMENT = HERE.parent.parent / "docs" / "security-tests.md"
+ROOT = HERE.parent.parent
+DOCUMENT = ROOT / "docs" / "security-tests.md"
 COMBINATIONS = [(caller, back_end) for caller in ("root", "five", "user") for back_end in ("modern", "legacy")]
 WAYS = ("P", "U", "R")
+ELSEWHERE_TITLE = "## What is tested elsewhere"
 
-# Cases of other layers, which no launcher can hold by itself.
+DAEMON, FILES = "tests/daemon/", "tests/service/test_files.py::"
+# Cases of the layers above the launcher: the attack, and the tests that make it ("test_x.py::test_y", or the words of a
+# TEST_CASE behind the "::").
 ELSEWHERE = {
-    "the launch service and the supervisor": ["C08", "K03", "K04", "K06", "K08", "K12", "A11", "A12"],
-    "the files of a session": ["W01", "W02", "W03", "W04", "W05", "W07", "W08", "W09", "W10"],
-    "HTTP and WebSocket": ["A01", "A02", "A03", "A04", "A05", "A06", "A07", "A08", "A09", "A13"],
+    "C08": ("A uid is handed on with what its last session has left: processes, files, queues, segments, locks.",
+            [DAEMON + "test_v1_sessions.py::test_who_gets_a_uid_finds_nothing_of_whom_it_was",
+             "tests/unit/supervisor/parts_test.cpp::a slot that nobody said is clear is quarantined until a retry gives it back"]),
+    "K03": ("A process of a session's uid cannot be killed, or not yet.",
+            [DAEMON + "test_simulator_sessions.py::test_survivors_keep_port_and_uid_reserved_until_they_are_gone"]),
+    "K08": ("The daemon, its service, a monitor or an init is killed with sessions running.",
+            [DAEMON + "test_chaos.py::test_kill_9_of_the_daemon_leaves_nothing",
+             DAEMON + "test_chaos.py::test_kill_9_of_the_launch_service_leaves_nothing",
+             "tests/service/test_start.py::test_what_an_earlier_service_has_left_is_removed_at_start"]),
+    "K12": ("A tree that resists its removal: modes of 0, depth beyond PATH_MAX, links swapped for directories meanwhile.",
+            [FILES + "test_a_tree_that_resists_is_removed", FILES + "test_swaps_while_it_deletes_lead_nowhere"]),
+    "W01": ("A file that is asked for is a link to the host's, another session's or /proc.",
+            [FILES + "test_links_are_never_followed",
+             DAEMON + "test_v1_files.py::test_links_devices_and_what_is_not_the_session_s_are_not_touched",
+             DAEMON + "test_simulator_files.py::test_symlinked_file_and_dir_outside_are_not_returned_and_target_text_never_leaks"]),
+    "W02": ("A directory and a link change places while a file is read and written.",
+            [FILES + "test_swaps_while_it_works_gain_nothing"]),
+    "W03": ("What is to be written is a link, a dangling one, or a hard link to a file of root's.",
+            [FILES + "test_links_are_never_followed", FILES + "test_files_of_others_are_not_touched"]),
+    "W04": ("A file has a second name elsewhere.",
+            [FILES + "test_what_is_no_plain_file_is_not_touched", FILES + "test_files_of_others_are_not_touched"]),
+    "W05": ("A FIFO, a socket, a device or a directory stands where a file is asked for.",
+            [FILES + "test_what_is_no_plain_file_is_not_touched",
+             DAEMON + "test_simulator_files.py::test_fifo_socket_and_device_are_skipped_without_blocking"]),
+    "W07": ("A file shrinks, grows or goes while it is served, or is a terabyte of holes.",
+            [DAEMON + "test_v1_files.py::test_a_file_that_shrinks_ends_its_answer_short_and_one_that_grows_makes_it_no_longer",
+             DAEMON + "test_v1_files.py::test_a_file_of_holes_larger_than_all_memory_costs_none"]),
+    "W08": ("A path that leads out: \"..\", absolute, coded once or twice, empty parts, NUL, too long.",
+            [FILES + "test_no_path_leads_out",
+             DAEMON + "test_v1_files.py::test_no_path_leads_out_of_the_workspace_and_none_is_guessed"]),
+    "W09": ("Names that would steer a terminal, a page or a head; 10,000 of them, and deep ones.",
+            [DAEMON + "test_v1_files.py::test_names_are_bytes_of_any_kind", FILES + "test_names_are_bytes",
+             FILES + "test_more_than_ten_thousand_entries_are_said_to_be_more",
+             DAEMON + "test_ctl_drops.py::test_what_comes_from_inside_cannot_steer_the_terminal_that_shows_it"]),
+    "W10": ("An archive that writes elsewhere, holds links or devices, or is a bomb.",
+            ["tests/service/test_archive.py::test_no_entry_leads_out",
+             "tests/service/test_archive.py::test_links_devices_and_setuid_do_not_come_in",
+             DAEMON + "test_v1_archive.py::test_archives_that_are_bombs_are_refused_by_what_they_say_of_themselves"]),
+    "A01": ("No token, a wrong, empty, doubled or huge one, on each route and the upgrade.",
+            [DAEMON + "test_simulator_api.py::test_none_wrong_and_empty_token_give_401_on_every_route",
+             DAEMON + "test_http.py::test_without_a_token_no_body_is_read",
+             DAEMON + "test_http.py::test_heads_and_bodies_beyond_their_bounds_are_refused_early",
+             "tests/unit/api/v1_router_test.cpp::only livez is answered to who shows no token"]),
+    "A02": ("A start without a token, with one that others can read, or with a socket open to all.",
+            [DAEMON + "test_simulator_api.py::test_token_unset_gives_503_with_and_without_header",
+             DAEMON + "test_start.py::test_a_token_file_that_everybody_can_read_is_refused",
+             DAEMON + "test_start.py::test_a_unix_socket_is_open_to_its_own_group_or_to_nobody_else",
+             DAEMON + "test_v1_sessions.py::test_without_a_token_tcp_gets_nothing_and_the_socket_needs_none"]),
+    "A03": ("A page in a browser speaks to the daemon, by its own name for it.",
+            [DAEMON + "test_simulator_api.py::test_a_browser_is_refused_whatever_its_origin",
+             DAEMON + "test_v1_sessions.py::test_a_name_that_is_not_the_hosts_is_refused_over_tcp"]),
+    "A04": ("One session's name, port or connection is used for another's. (Tokens are not bound to sessions: who has one "
+            "may do all, which SECURITY.md says.)",
+            [DAEMON + "test_v1_proxy.py::test_another_session_s_server_is_not_reached_by_this_one_s_path",
+             DAEMON + "test_simulator_relay.py::test_another_sessions_agent_on_the_port_is_not_dialled",
+             "tests/unit/supervisor/session_test.cpp::ids that are made up carry the node and never repeat"]),
+    "A05": ("A request that two readers read differently.",
+            [DAEMON + "test_http.py::test_what_servers_read_differently_is_refused_and_nothing_behind_it_is_served",
+             "tests/unit/api/request_reader_test.cpp::what proxies and servers read differently is refused"]),
+    "A06": ("Clients that send or read a byte now and then, or nothing.",
+            [DAEMON + "test_http.py::test_slow_and_silent_clients_are_cut_off_and_others_are_served",
+             DAEMON + "test_load.py::test_200_readers_that_stall_hold_up_nobody_and_cost_bounded_memory"]),
+    "A07": ("Heads, paths and bodies beyond any bound, their length told or not.",
+            [DAEMON + "test_http.py::test_heads_and_bodies_beyond_their_bounds_are_refused_early"]),
+    "A08": ("JSON that is deep, wide, doubled or no JSON.",
+            [DAEMON + "test_http.py::test_bodies_that_are_bombs_are_answered_in_bounded_time",
+             DAEMON + "test_v1_sessions.py::test_bodies_that_are_no_json_are_malformed",
+             "tests/unit/api/v1_body_test.cpp::a body that is no JSON says why, and its bounds are kept"]),
+    "A09": ("Frames that are broken, and floods of pings and fragments.",
+            [DAEMON + "test_simulator_relay.py::test_broken_frames_close_the_connection_with_the_code_that_says_why",
+             DAEMON + "test_simulator_relay.py::test_floods_of_pings_and_of_fragments_cost_bounded_memory_and_hold_up_nobody"]),
+    "A11": ("A thousand starts at once; ends during starts, uploads and runs.",
+            [DAEMON + "test_v1_sessions.py::test_of_a_thousand_starts_at_once_as_many_run_as_there_is_room_for_and_each_has_an_answer",
+             DAEMON + "test_v1_files.py::test_a_session_that_is_deleted_during_an_upload_is_gone_in_time",
+             "tests/unit/supervisor/session_test.cpp::DELETE while a session is starting ends it, and its create says so"]),
+    "A12": ("More sessions than uids, no descriptor for another client, no space.",
+            [DAEMON + "test_http.py::test_without_descriptors_it_serves_those_who_are_there_and_later_the_others",
+             DAEMON + "test_v1_sessions.py::test_a_full_host_says_when_to_come_back",
+             DAEMON + "test_v1_files.py::test_a_full_disk_is_507_and_leaves_the_old_file"]),
+    "A13": ("Times, sizes, arguments and variables that are none, or more than is allowed.",
+            [DAEMON + "test_v1_sessions.py::test_everything_that_is_wrong_is_said_at_once_with_its_pointer",
+             DAEMON + "test_v1_sessions.py::test_a_limit_beyond_the_policys_is_422_and_names_it",
+             DAEMON + "test_v1_processes.py::test_what_a_process_body_has_wrong_is_said_at_once"]),
+}
+# Attacks on what is not there; test_document.py sees that it stays so.
+MOOT = {
+    "K04": "Numbers of processes are signalled only while they cannot pass on: those of own children that have not been "
+           "waited for. All others are held by a pidfd first.",
+    "K06": "Nobody signals everything of a uid: there is no kill(-1). What a sweep ends it holds by a pidfd, and has looked "
+           "at through it.",
 }
 
 HEAD = """# Security tests
@@ -145,6 +239,24 @@ def layers_of(outcomes):
     return "\n".join(lines)
 
 
+def elsewhere():
+    lines = ["| case | attack | tests |", "|---|---|---|"]
+    for name, (attack, tests) in ELSEWHERE.items():
+        named = "<br>".join(f"`{path.removeprefix('tests/')}`: {of}" for path, of in (test.split("::") for test in tests))
+        lines.append(f"| {name} | {attack} | {named} |")
+    return [ELSEWHERE_TITLE, "These are of the layers above the launcher, and run with every suite.", "\n".join(lines),
+            "Two attacks have nothing to be made on:", "\n".join(f"- {name}: {why}" for name, why in MOOT.items())]
+
+
+def write_elsewhere():
+    text = DOCUMENT.read_text()
+    before, title, after = text.partition(ELSEWHERE_TITLE)
+    failed = after.partition("\n## ")[2]
+    parts = [before, *elsewhere(), *(["## " + failed] if failed else [])]
+    DOCUMENT.write_text("\n\n".join(part.strip() for part in parts) + "\n")
+    return 0
+
+
 def version_of(*command):
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split("\n")[0]
 
@@ -160,7 +272,8 @@ def write():
     compared = {name: {way: attacked(case, way) for way in WAYS} for name, case in classes.items()}
     bubblewrap = "Debian's " + version_of("bwrap", "--version")
     parts = [HEAD.format(bubblewrap=bubblewrap),
-             f"Run on Linux {os.uname().release}, {os.uname().machine}, with "
+             f"Run on {datetime.date.today()}, at commit {version_of('git', 'rev-parse', '--short', 'HEAD')}, on Linux "
+             f"{os.uname().release}, {os.uname().machine}, with "
              f"{version_of(os.environ['BELLJAR'], '--version')} and {bubblewrap}: {len(classes)} cases, {sum(map(len, table.values()))} combinations,"
              f" {len(failed)} failed tests.",
              "## The cases", table_of(table, classes, compared),
@@ -169,9 +282,7 @@ def write():
              "## What notices when a control is left out",
              "With a colon: only the step of it that begins so, where another would hide what it does.",
              layers_of(layers),
-             "## What is tested elsewhere, or not yet",
-             "These are of layers above the launcher; they get their tests with those.",
-             "\n".join(f"- {layer}: {', '.join(names)}" for layer, names in ELSEWHERE.items())]
+             *elsewhere()]
     if failed:
         parts += ["## What failed", "\n".join(f"- `{name}`" for name in failed)]
     DOCUMENT.write_text("\n\n".join(part.strip() for part in parts) + "\n")
@@ -179,4 +290,4 @@ def write():
 
 
 if __name__ == "__main__":
-    sys.exit(write())
+    sys.exit(write_elsewhere() if sys.argv[1:] == ["--elsewhere"] else write())

@@ -279,6 +279,12 @@ def processes_of(uid):
     return found
 
 
+def most_resident_kib(pid):
+    """The most that the process has ever had in memory."""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
 def wait_until(condition, timeout=10):
     """Whether it comes to hold: of what takes its time, and is no matter of time."""
     until = time.monotonic() + timeout
@@ -291,8 +297,9 @@ def wait_until(condition, timeout=10):
 
 class DaemonTest(SandboxTest):
     def daemon(self, *arguments, token=TOKEN, ready=True, **options):
-        variables = options.pop("variables", {})
-        daemon = Daemon(self, arguments, variables, token, prefix=self.prefix(), **options)
+        """`before` is executed with the suite's rights, to execute the rest."""
+        variables, before = options.pop("variables", {}), options.pop("before", ())
+        daemon = Daemon(self, arguments, variables, token, prefix=[*before, *self.prefix()], **options)
         self.addCleanup(self.check_that_it_ends, daemon)
         return daemon.wait_ready() if ready else daemon
 

@@ -1,12 +1,13 @@
 """HTTP that is spoken wrongly, slowly or in excess: answered, cut off, and nobody else notices."""
 
+import os
 import pathlib
 import socket
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from daemon import TOKEN, DaemonTest, as_shipped, read_all
+from daemon import TOKEN, DaemonTest, as_shipped, read_all, wait_until
 from harness import main
 
 AUTH = f"X-Agent-Simulator-Token: {TOKEN}\r\n".encode()
@@ -57,6 +58,8 @@ class Abuse(DaemonTest):
         self.assertEqual(status_of(daemon.send_raw(b"GET /" + b"a" * 20000)), 414)
         self.assertEqual(status_of(daemon.send_raw(b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 8000)), 431)
         self.assertEqual(status_of(daemon.send_raw(b"GET / HTTP/1.1\r\nHost: a\r\n" + b"X: y\r\n" * 200 + b"\r\n")), 431)
+        token = b"GET /health HTTP/1.1\r\nHost: a\r\nX-Agent-Simulator-Token: " + TOKEN.encode() + b"a" * (1 << 20)
+        self.assertEqual(status_of(daemon.send_raw(token)), 431)
         post = b"POST /sessions HTTP/1.1\r\nHost: a\r\n" + AUTH + b"Content-Length: 99999999999\r\n"
         self.assertEqual(status_of(daemon.send_raw(post + b"\r\n")), 413)
         self.assertEqual(status_of(daemon.send_raw(post + b"Expect: 100-continue\r\n\r\n")), 413)
@@ -84,6 +87,30 @@ class Abuse(DaemonTest):
         self.assertEqual(status_of(read_all(slow)), 408)
         for connection in (*silent, slow):
             connection.close()
+
+    @as_shipped
+    def test_without_descriptors_it_serves_those_who_are_there_and_later_the_others(self):
+        most = 64
+        daemon = self.daemon(before=["prlimit", f"--nofile={most}:{most}"])
+        kept = socket.create_connection(("127.0.0.1", daemon.port), timeout=10)
+        self.addCleanup(kept.close)
+        def ask(connection):
+            connection.sendall(HEALTH)
+            return status_of(connection.recv(65536))
+        self.assertEqual(ask(kept), 200)
+        held = [socket.create_connection(("127.0.0.1", daemon.port), timeout=2) for _ in range(most)]
+        self.assertTrue(wait_until(lambda: len(os.listdir(f"/proc/{daemon.process.pid}/fd")) == most))
+        held[-1].sendall(HEALTH)
+        with self.assertRaises(TimeoutError, msg="control: it has not been accepted"):
+            held[-1].recv(100)
+        self.assertEqual(ask(kept), 200)
+        self.assertIsNone(daemon.process.poll())
+        for connection in held[:-1]:
+            connection.close()
+        held[-1].settimeout(30)
+        self.assertEqual(status_of(held[-1].recv(65536)), 200, "it was only waiting for its turn")
+        held[-1].close()
+        self.assertTrue(self.serves(daemon))
 
     @as_shipped
     def test_clients_that_vanish_anywhere_leave_nothing_behind(self):

@@ -11,7 +11,7 @@ import time
 import websockets
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from daemon import AGENT, PORT_BASE, DaemonTest, as_shipped, is_ours, wait_until
+from daemon import AGENT, PORT_BASE, DaemonTest, as_shipped, is_ours, most_resident_kib, wait_until
 from harness import callers, main
 
 
@@ -268,6 +268,32 @@ class Frames(DaemonTest):
             connection = self.upgraded(daemon)
             connection.sendall(frame)
             self.assertEqual(self.closing_code(connection), code, name)
+
+    @as_shipped
+    def test_floods_of_pings_and_of_fragments_cost_bounded_memory_and_hold_up_nobody(self):
+        daemon = self.daemon()
+        mask = b"\0\0\0\0"
+        connection = self.upgraded(daemon)
+        frame = lambda opcode, text=b"": bytes([opcode, 0x80 | len(text)]) + mask + text
+        connection.sendall(frame(0x89, b"are you there") * 10_000)
+        connection.sendall(frame(0x01, b"x") + frame(0x00, b"y") * 10_000 + frame(0x80, b"z"))
+        data = b""
+        while b"echo x" + b"y" * 10_000 + b"z" not in data:
+            data += connection.recv(1 << 20) or self.fail(f"it ends after {len(data)} bytes\n{daemon.log}")
+        self.assertEqual(data.count(frame_of(0x8a, b"are you there")), 10_000, "each ping has its pong")
+        endless = self.upgraded(daemon)
+        # What the daemon does not take is not sent: whether it goes on or closes is its own affair.
+        endless.settimeout(5)
+        with contextlib.suppress(OSError):
+            endless.sendall(frame(0x01) + frame(0x00) * 1_000_000)
+        with contextlib.suppress(OSError):
+            endless.sendall(frame(0x89) * 1_000_000)
+        self.assertEqual(daemon.relay(daemon.session()).answer_to("x"), "echo x")
+        self.assertLess(most_resident_kib(daemon.process.pid), 256 << 10)
+
+
+def frame_of(opcode, text):
+    return bytes([opcode, len(text)]) + text
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """A workspace as a tar over /v1, by Python's own tarfile."""
 
+import gzip
 import io
 import os
 import pathlib
@@ -77,6 +78,22 @@ class Archive(StreamTest):
                 answer = client.call("PUT", session + "/archive", tar, headers=TAR)
                 self.assertIn(answer.status, (403, 422), repr(answer))
         self.assertFalse(pathlib.Path("/tmp/x").exists() and pathlib.Path("/tmp/x").is_file())
+
+    @as_shipped
+    def test_archives_that_are_bombs_are_refused_by_what_they_say_of_themselves(self):
+        client = self.streams()
+        session = client.session()
+        entry = tar_of({}, d=(tarfile.DIRTYPE, ""))[:512]
+        many = tarfile.TarInfo("large")
+        many.size = 5 << 30
+        for name, tar in {"entries": entry * 100_001, "a size": many.tobuf() + bytes(10240)}.items():
+            answer = client.call("PUT", session + "/archive", tar + bytes(1024), headers=TAR)
+            self.assertEqual((answer.status, answer.json()["code"]), (413, "too_large"), f"{name}: {answer}")
+        for coding in ("application/gzip", "application/x-gtar-compressed", "application/zstd"):
+            client.problem(415, "unsupported_media_type", "PUT", session + "/archive", b"", headers={"Content-Type": coding})
+        packed = client.call("PUT", session + "/archive", gzip.compress(entry * 100), headers={**TAR, "Content-Encoding": "gzip"})
+        self.assertEqual((packed.status, packed.json()["code"]), (422, "invalid"), "nothing is unpacked on the way")
+        client.expect(204, "PUT", session + "/archive", entry * 1000 + bytes(1024), headers=TAR)
 
     @as_shipped
     def test_types_paths_and_sessions_that_are_none_are_refused_before_the_body(self):

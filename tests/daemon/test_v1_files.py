@@ -4,13 +4,16 @@ import http.client
 import json
 import os
 import pathlib
+import re
+import socket
 import sys
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from daemon import as_shipped, wait_until
+from daemon import as_shipped, most_resident_kib, read_all, wait_until
 from harness import callers, main
 from streams import StreamTest
+from v1 import quoted
 
 
 class Read(StreamTest):
@@ -67,7 +70,68 @@ class Read(StreamTest):
         self.assertEqual(base64.b64decode(listed[0]["path_base64"]), b"a\xffb \xe9 %25\n")
         self.assertEqual(client.call("GET", session + "/files/a%FFb%20%E9%20%2525%0A").body, b"x")
         client.expect(201, "PUT", session + "/files/caf%C3%A9", b"x")
+        # What would colour a terminal, turn a line round, or end a field of a head.
+        hostile = "\x1b[31m", "a\u202etxt.exe", "a\r\nX-Injected: 1", '"><script>', "n" * 255
+        for name in hostile:
+            path = session + "/files/" + quoted(name)
+            client.expect(201, "PUT", path, b"x")
+            answer = client.call("GET", path)
+            self.assertEqual((answer.status, answer.body), (200, b"x"), name)
+            self.assertNotIn("x-injected", answer.headers)
+        listing = client.call("GET", session + "/files")
+        self.assertLessEqual(set(hostile), {entry.get("path") for entry in listing.json()["entries"]})
+        self.assertFalse({byte for byte in listing.body if byte < 32} - set(b"\n"), "no control character is sent as it is")
         self.assertIn("café", [entry.get("path") for entry in client.expect(200, "GET", session + "/files")["entries"]])
+
+
+class Changing(StreamTest):
+    """Files that change while they are served, or are larger than anything that could be held."""
+
+    def begun(self, client, path):
+        """A reader who has the head of an answer, and takes no more of it for now; and the length that was told."""
+        connection = client.raw()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.sendall(client.head("GET", path, "Connection: close"))
+        head = b""
+        while b"\r\n\r\n" not in head:
+            head += connection.recv(1)
+        self.assertTrue(head.startswith(b"HTTP/1.1 200 "), head)
+        return connection, int(re.search(rb"(?i)content-length: (\d+)", head)[1])
+
+    @as_shipped
+    def test_a_file_that_shrinks_ends_its_answer_short_and_one_that_grows_makes_it_no_longer(self):
+        client = self.streams()
+        session = client.session()
+        size = 32 << 20
+        for change, exact in (("truncate -s 1000 big", False), ("truncate -s 0 big", False), ("rm big", True),
+                              ("cat /dev/zero | head -c 1000000 >> big", True), ("mv big old; echo new > big", True)):
+            with self.subTest(change):
+                client.call("PUT", session + "/files/big", b"x" * size)
+                connection, told = self.begun(client, session + "/files/big")
+                self.assertEqual(told, size)
+                self.assertEqual(client.exec(session, change)["exit_code"], 0)
+                got = read_all(connection)
+                self.assertEqual(set(got), {ord("x")}, "no byte that the file has not had")
+                self.assertEqual(len(got) == size, exact, f"{len(got)} bytes")
+                self.assertLessEqual(len(got), size)
+        self.assertEqual(client.exec(session, "echo up")["stdout"], "up\n")
+
+    @as_shipped
+    def test_a_file_of_holes_larger_than_all_memory_costs_none(self):
+        client = self.streams()
+        session = client.session()
+        client.expect(201, "PUT", session + "/files/holes", b"x")
+        size = 1 << 40
+        os.truncate(client.daemon.root / session.rsplit("/", 1)[1] / "holes", size)
+        last = client.call("GET", session + "/files/holes", headers={"Range": "bytes=-3"})
+        self.assertEqual((last.status, last.body), (206, b"\0\0\0"))
+        readers = [self.begun(client, session + "/files/holes") for _ in range(4)]
+        for connection, told in readers:
+            self.assertEqual(told, size)
+            self.assertEqual(len(connection.recv(1 << 16, socket.MSG_WAITALL)), 1 << 16)
+        self.assertLess(most_resident_kib(client.daemon.process.pid), 128 << 10)
+        entry, = client.expect(200, "GET", session + "/files")["entries"]
+        self.assertEqual(entry["size"], size)
 
 
 class Write(StreamTest):

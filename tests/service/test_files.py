@@ -1,16 +1,18 @@
 """Workspaces and their files: made, read and removed under the session's own uid, whatever it has put there."""
 
 import base64
+import contextlib
 import json
 import os
 import pathlib
+import shutil
 import socket
 import stat
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from client import POOL_BASE, POOL_SIZE, ServiceTest, body_of, memfd
-from harness import AS_ROOT, as_root, callers, main, once
+from harness import AS_ROOT, as_root, callers, main, once, wait_for
 
 
 class Prepare(ServiceTest):
@@ -293,6 +295,15 @@ class Files(ServiceTest):
         self.write_refused("null", "refused")
         foreign.unlink()
         device.unlink()
+        # As the session could make it where fs.protected_hardlinks is off.
+        secret = self.make_file("secret", "root's", mode=0o666)
+        linked = self.path / "linked"
+        os.link(secret, linked)
+        self.refused("open", "linked", "refused")
+        self.write_refused("linked", "refused")
+        self.service.ask("delete", workspace="w", path="linked", recursive=False)
+        about = secret.stat()
+        self.assertEqual((secret.read_text(), about.st_uid, stat.S_IMODE(about.st_mode)), ("root's", 0, 0o666))
 
     @as_root
     @callers("root", "five")
@@ -349,9 +360,9 @@ class Files(ServiceTest):
         self.write_refused("new", "invalid", mode="4755")
         self.assertEqual(sorted(os.listdir(self.path)), ["a.txt", "dir"])
 
-    def test_swaps_while_it_works_gain_nothing(self):
-        secret = self.make_directory("secret")
-        self.make_file("secret/b.txt", "secret", mode=0o666)
+    @contextlib.contextmanager
+    def swapping(self, secret):
+        """Meanwhile the session lets "dir" be its directory and a link to `secret` by turns."""
         stop = self.dir / "stop"
         pid = os.fork()
         if pid == 0:
@@ -363,14 +374,34 @@ class Files(ServiceTest):
                 os.chdir(self.path)
                 os.symlink(secret, "link")
                 while not stop.exists():
-                    os.rename("dir", "real")
-                    os.rename("link", "dir")
-                    os.rename("dir", "link")
-                    os.rename("real", "dir")
+                    try:
+                        for name, other in (("dir", "real"), ("link", "dir"), ("dir", "link"), ("real", "dir")):
+                            os.rename(name, other)
+                    except OSError:  # It was deleted.
+                        make_swappable(secret)
             finally:
                 os._exit(0)
-        seen = set()
         try:
+            yield
+        finally:
+            stop.touch()
+            os.waitpid(pid, 0)
+
+    def wait_for_swap(self, name):
+        """The control: whoever goes by the path alone comes to the other file."""
+        def seen():
+            try:
+                return (self.path / "dir" / name).read_bytes() == b"secret"
+            except OSError:
+                return False
+        wait_for(seen, 20, "the other file")
+
+    def test_swaps_while_it_works_gain_nothing(self):
+        secret = self.make_directory("secret")
+        self.make_file("secret/b.txt", "secret", mode=0o666)
+        seen = set()
+        with self.swapping(secret):
+            self.wait_for_swap("b.txt")
             for _ in range(150):
                 message, fds = self.service.answer(self.service.post("open", workspace="w", path="dir/b.txt"))
                 for fd in fds:
@@ -380,12 +411,33 @@ class Files(ServiceTest):
                 os.lseek(source, 0, os.SEEK_SET)
                 self.service.answer(self.service.post("write", [source], workspace="w", path="dir/b.txt", mode="0600", parents=False))
                 os.close(source)
-        finally:
-            stop.touch()
-            os.waitpid(pid, 0)
         self.assertLessEqual(seen, {b"world"})
         self.assertEqual((secret / "b.txt").read_text(), "secret")
         self.assertEqual(os.listdir(secret), ["b.txt"])
+
+    def test_swaps_while_it_deletes_lead_nowhere(self):
+        secret = self.make_directory("secret", owner=self.service.uid, mode=0o777)
+        for number in range(50):
+            self.make_file(f"secret/{number}", "secret", owner=self.service.uid)
+        with self.swapping(secret):
+            self.wait_for_swap("0")
+            for _ in range(150):
+                self.service.answer(self.service.post("delete", workspace="w", path="dir", recursive=True))
+                self.service.answer(self.service.post("delete", workspace="w", path="dir/0", recursive=False))
+        self.assertEqual(len(os.listdir(secret)), 50)
+        self.assertEqual(self.service.ask("remove", workspace="w"), {"left": 0})
+        self.assertEqual(len(os.listdir(secret)), 50)
+
+
+def make_swappable(secret):
+    shutil.rmtree("real", ignore_errors=True)
+    if os.path.islink("dir"):
+        os.unlink("dir")
+    os.makedirs("dir", exist_ok=True)
+    for number in range(50):
+        open(f"dir/{number}", "w").close()
+    if not os.path.lexists("link"):
+        os.symlink(secret, "link")
 
 
 if __name__ == "__main__":
