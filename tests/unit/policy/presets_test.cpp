@@ -117,13 +117,5 @@ TEST_CASE("presets hold no variables, which are not looked for in them") {
   }
 }
 
-TEST_CASE("a preset loads in well under a millisecond") {
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < 20; ++i) (void)preset("agent@1");
-  const auto each = (std::chrono::steady_clock::now() - start) / 20;
-  // Far above what it takes, so that sanitizers and busy machines do not matter.
-  CHECK(each < std::chrono::milliseconds(20));
-}
-
 }  // namespace
 }  // namespace belljar::policy
