@@ -40,6 +40,32 @@ void weigh_by_launch(std::vector<HostFinding>& findings, const SelftestReport& r
   }
 }
 
+/// What a person may do about a control that the policy goes without.
+std::string remedy_without(const std::string& control) {
+  if (control == kIdentity.name)
+    return "run belljar as root, or without those groups: setpriv --clear-groups belljar ...";
+  if (control == kSeccomp.name) return "take \"mode\": \"log\" out of syscalls";
+  return "write \"enforce\": \"require\" there, and the refusal names what to change";
+}
+
+/// What the launch went without because the policy only prefers it, and no finding says so.
+void add_degraded(std::vector<HostFinding>& findings, const std::vector<Degraded>& degraded) {
+  const std::vector<HostFinding> looked_at = findings;
+  for (const Degraded& item : degraded) {
+    const bool explained = std::any_of(looked_at.begin(), looked_at.end(), [&](const auto& f) {
+      return f.weight == Weight::kWeaker && f.control == item.control;
+    });
+    if (explained) continue;
+    const Control* control = find_control(item.control);
+    findings.push_back({"degraded",
+                        control == nullptr ? "host" : control->name,
+                        Weight::kWeaker,
+                        item.what,
+                        remedy_without(item.control),
+                        {}});
+  }
+}
+
 }  // namespace
 
 Diagnosis diagnose(const SessionSetting& setting, const policy::Settings& settings) {
@@ -55,6 +81,7 @@ Diagnosis diagnose(const SessionSetting& setting, const policy::Settings& settin
   diagnosis.back_end = back_end_text(facts);
   diagnosis.findings = find(facts, setting.policy);
   weigh_by_launch(diagnosis.findings, report);
+  add_degraded(diagnosis.findings, report.controls.degraded);
   for (const NotInForce& item : report.controls.unknown)
     diagnosis.not_found_out.push_back(item.control + ": " + item.what);
   std::stable_sort(diagnosis.findings.begin(), diagnosis.findings.end(),
@@ -86,7 +113,12 @@ std::string Diagnosis::text() const {
            std::string(finding.control) + "): " + on_one_line(finding.evidence) + "\n" +
            (finding.remedy.empty() ? "" : "  remedy: " + on_one_line(finding.remedy) + "\n");
   for (const std::string& item : not_found_out) out += "unknown: " + on_one_line(item) + "\n";
-  if (good() && not_found_out.empty()) out += "this host has what " + policy_name + " needs\n";
+  const bool weaker = std::any_of(findings.begin(), findings.end(), [](const HostFinding& finding) {
+    return finding.weight == Weight::kWeaker;
+  });
+  if (good() && not_found_out.empty())
+    out += "this host has what " + policy_name + " needs" +
+           (weaker ? ", and not all that it prefers\n" : "\n");
   return out;
 }
 

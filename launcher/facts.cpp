@@ -15,6 +15,7 @@
 
 #include "launcher/controls/control.hpp"
 #include "launcher/controls/paths.hpp"
+#include "launcher/controls/wanted.hpp"
 #include "launcher/network/host_addresses.hpp"
 #include "launcher/network/pasta.hpp"
 #include "launcher/sys/id_ranges.hpp"
@@ -118,19 +119,21 @@ void look_at_ids(Facts& facts) {
                        !sys::ranges_of(text_of("/etc/subgid"), owners).empty();
 }
 
-/// The limits of the cgroup that the caller is in; above it there may be lower ones, unseen.
+/// The cgroups that the caller is in and their limits; above them there may be lower ones, unseen.
 void look_at_cgroups(Facts& facts) {
-  const bool v2 = access("/sys/fs/cgroup/cgroup.controllers", F_OK) == 0;
-  bool v1 = false;
-  for (const MountLine& mount : mounts()) v1 |= mount.type == "cgroup";
-  facts.cgroups = v2 ? (v1 ? "v1 and v2" : "v2") : v1 ? "v1" : "none";
   const std::string membership = text_of("/proc/self/cgroup");
   const std::string mount_text = text_of("/proc/self/mountinfo");
+  const std::vector<std::string> controllers = every_cgroup_controller();
+  for (const std::string& controller : controllers)
+    if (const auto own = sys::find_own_cgroup(membership, mount_text, controller); own)
+      facts.own_cgroups[controller] = *own;
+  facts.cgroup_places = sys::find_cgroup_places(controllers);
   const auto limit = [&](const char* controller, const char* file_v1,
                          const char* file_v2) -> std::optional<std::uint64_t> {
-    const auto own = sys::find_own_cgroup(membership, mount_text, controller);
-    if (!own) return std::nullopt;
-    const auto value = number_in(join(own->directory, own->version == 1 ? file_v1 : file_v2));
+    const auto own = facts.own_cgroups.find(controller);
+    if (own == facts.own_cgroups.end()) return std::nullopt;
+    const bool v1 = own->second.version == 1;
+    const auto value = number_in(join(own->second.directory, v1 ? file_v1 : file_v2));
     // v1 writes "no limit" as the largest number of pages.
     constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 62;
     return value && *value < kNoLimit ? value : std::nullopt;

@@ -46,7 +46,8 @@ struct Facts {
   bool newuidmap = false;
   bool subuid_range = false;
 
-  std::string cgroups;                                ///< "v1", "v2", "v1 and v2", "none"
+  std::map<std::string, sys::OwnCgroup> own_cgroups;  ///< By controller, where one is mounted.
+  sys::CgroupPlaces cgroup_places;                    ///< Of every controller that a limit needs.
   std::optional<std::uint64_t> pids_max, memory_max;  ///< Of the cgroup that the caller is in.
   std::map<std::string, std::uint64_t> hard_limits;  ///< By the policy's names; unlimited ones not.
 

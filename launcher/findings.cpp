@@ -1,9 +1,11 @@
 #include "launcher/findings.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
 #include "launcher/controls/control.hpp"
+#include "launcher/controls/wanted.hpp"
 #include "launcher/record.hpp"
 #include "launcher/settings.hpp"
 #include "policy/units.hpp"
@@ -22,6 +24,12 @@ std::string came_of(const char* what, Tried tried) {
          (!tried        ? "not tried"
           : *tried == 0 ? "works"
                         : errno_name(*tried));
+}
+
+std::string list_of(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
 }
 
 /// What the rules share.
@@ -56,6 +64,28 @@ constexpr std::array<const char*, 7> kCounts = {
     "user.max_net_namespaces",   "user.max_ipc_namespaces", "user.max_uts_namespaces",
     "user.max_cgroup_namespaces"};
 
+/// Which of them is used up the kernel does not say: all that are low are raised.
+HostFinding namespaces_used_up(const Question& q) {
+  constexpr std::uint64_t kPlenty = 15000;
+  std::string settings;
+  std::vector<std::string> fix;
+  for (const char* name : kCounts) {
+    if (q.sysctl(name, kPlenty) >= kPlenty) continue;
+    const std::string setting = std::string(name) + "=" + std::to_string(kPlenty);
+    settings += " " + setting;
+    for (std::string& line : sysctl_lines(setting)) fix.push_back(std::move(line));
+  }
+  return {"namespaces-used-up",
+          "namespaces",
+          Weight::kMissing,
+          "the namespaces that user.max_*_namespaces allow are in use (ENOSPC), here or in a user "
+          "namespace above",
+          settings.empty()
+              ? "raise them where they are low: sysctl -w user.max_user_namespaces=15000"
+              : "raise those that are low, as root: sysctl -w" + settings,
+          std::move(fix)};
+}
+
 Answers user_namespaces_off(const Question& q) {
   const Tries& tries = q.facts.tries;
   if (!is(tries.unshare_user, ENOSPC) && !is(tries.unshare_rest, ENOSPC)) return {};
@@ -69,12 +99,7 @@ Answers user_namespaces_off(const Question& q) {
                      sysctl_lines(setting)});
   }
   if (!found.empty()) return found;
-  return {{"namespaces-used-up", "namespaces", Weight::kMissing,
-           "the namespaces that user.max_*_namespaces allow are in use (ENOSPC), here or in a "
-           "user namespace above",
-           "raise them there: sysctl -w user.max_user_namespaces=15000, and the others that are "
-           "low",
-           sysctl_lines("user.max_user_namespaces=15000")}};
+  return {namespaces_used_up(q)};
 }
 
 Answers debian_userns(const Question& q) {
@@ -150,7 +175,7 @@ std::vector<std::string> container_lines(bool proc) {
   std::vector<std::string> lines = {
       "# The engine's default profile, and the calls of a launch. Podman's is in this",
       "# file; Docker's is profiles/seccomp/default.json of moby: save it, and name it.",
-      "profile=/usr/share/containers/seccomp.json",
+      "profile=${PROFILE:-/usr/share/containers/seccomp.json}",
       "jq '.syscalls += [" + seccomp_additions() + "]' \"$profile\" > seccomp.json",
       "# docker-compose.yml, at the service:",
       "#   security_opt:",
@@ -381,6 +406,25 @@ Answers landlock(const Question& q) {
            {}}};
 }
 
+Answers old_landlock(const Question& q) {
+  const int abi = q.facts.landlock_abi;
+  if (abi < 1) return {};
+  const policy::NetworkMode mode = q.policy.network.mode.mode;
+  const bool own_network =
+      mode == policy::NetworkMode::kNone || mode == policy::NetworkMode::kPrivate;
+  const bool must = q.policy.landlock.enforce == Enforce::kRequire;
+  Answers found;
+  for (const LandlockLack& lack : landlock_lacks(q.policy.landlock, abi, own_network))
+    found.push_back({"old-landlock",
+                     "landlock",
+                     must ? Weight::kMissing : Weight::kWeaker,
+                     "this kernel's Landlock (ABI " + std::to_string(abi) + ") has no " +
+                         std::string(lack.right) + ": " + std::string(lack.without),
+                     "Linux " + std::string(lack.kernel) + " or later",
+                     {}});
+  return found;
+}
+
 /// How systemd names a limit: "LimitNOFILE".
 std::string unit_name(std::string_view name) {
   std::string out = "Limit";
@@ -407,6 +451,27 @@ Answers hard_limits(const Question& q) {
          docker.empty() ? std::vector<std::string>{} : std::vector{"# " + docker}});
   }
   return found;
+}
+
+/// Of belljard: what it has open before any session and for connections that come and go, and for a
+/// session with a client on its relay (tests/daemon/test_load.py counts them).
+constexpr std::uint64_t kDescriptorsOfTheDaemon = 64;
+constexpr std::uint64_t kDescriptorsOfASession = 6;
+
+Answers room_for_descriptors(const Question& q) {
+  const auto hard = q.facts.hard_limits.find("nofile");
+  const std::uint64_t all = kDescriptorsOfTheDaemon + q.facts.sessions * kDescriptorsOfASession;
+  if (hard == q.facts.hard_limits.end() || all <= hard->second) return {};
+  const std::string wanted = std::to_string(all);
+  return {{"nofile-max",
+           "rlimits",
+           Weight::kNote,
+           "for " + std::to_string(q.facts.sessions) + " sessions belljard has up to " + wanted +
+               " files open, and its hard limit is " + std::to_string(hard->second),
+           "LimitNOFILE=" + wanted + " in the unit, --ulimit nofile=" + wanted +
+               " for docker run, or fewer sessions",
+           {"# in the unit: LimitNOFILE=" + wanted,
+            "# docker-compose.yml, at the service:", "#   ulimits: {nofile: " + wanted + "}"}}};
 }
 
 /// Sessions by what one may hold, against what all of them have.
@@ -442,6 +507,120 @@ Answers room_for_sessions(const Question& q) {
   return found;
 }
 
+/// Controllers for which no cgroup can be made, for the same reason.
+struct NoPlace {
+  int version = 0;  ///< Of the hierarchy; 0: it is not mounted.
+  const Error* why = nullptr;
+  std::vector<std::string> controllers;
+  std::vector<std::string> directories;  ///< The caller's own.
+  bool at_top = false;                   ///< Nothing above it is mounted.
+  std::vector<std::string> limits;
+};
+
+void add_once(std::vector<std::string>& words, const std::string& word) {
+  if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
+}
+
+std::vector<NoPlace> without_place(const Question& q) {
+  std::vector<NoPlace> found;
+  for (const std::string& controller : cgroup_controllers(q.policy.limits)) {
+    const auto missing = q.facts.cgroup_places.missing.find(controller);
+    if (missing == q.facts.cgroup_places.missing.end()) continue;
+    const auto own = q.facts.own_cgroups.find(controller);
+    const int version = own == q.facts.own_cgroups.end() ? 0 : own->second.version;
+    auto same = std::find_if(found.begin(), found.end(), [&](const NoPlace& place) {
+      return place.version == version && place.why->sys_errno == missing->second.sys_errno;
+    });
+    if (same == found.end())
+      same = found.insert(same, {version, &missing->second, {}, {}, false, {}});
+    add_once(same->controllers, controller);
+    if (version != 0) {
+      add_once(same->directories, own->second.directory);
+      same->at_top = own->second.directory == own->second.mount_point;
+    }
+    for (const std::string& limit : limits_served_by(controller, q.policy.limits))
+      add_once(same->limits, limit);
+  }
+  return found;
+}
+
+struct Remedy {
+  std::string text;
+  std::vector<std::string> fix;
+};
+
+/// v1: what belongs to nobody else is made for the caller, and the caller's shell is put there.
+Remedy own_cgroup_of_v1(const NoPlace& place, const std::string& uid) {
+  std::string directories;
+  for (const std::string& directory : place.directories) directories += " " + shell_word(directory);
+  const std::string name = "belljar-" + uid;
+  return {"as root make a cgroup for uid " + uid + " below each of" + directories +
+              ", and put the shell that runs belljar there (`belljar doctor --fix-script`)",
+          {"# The process that is to run belljar. By default whoever runs this.",
+           "shell=${BELLJAR_SHELL:-$PPID}", "for place in" + directories + "; do",
+           "  mkdir -p \"$place/" + name + "\"", "  chown -R " + uid + " \"$place/" + name + "\"",
+           "  echo \"$shell\" > \"$place/" + name + "/cgroup.procs\"", "done"}};
+}
+
+/// v2: the one above hands down what it has.
+Remedy controllers_of_v2(const NoPlace& place) {
+  if (place.at_top)
+    return {"hand " + list_of(place.controllers) +
+                " down from outside of the container, or take them off version 1: cgroup_no_v1=all "
+                "on the kernel's command line",
+            {}};
+  std::string words;
+  for (const std::string& controller : place.controllers)
+    if (controller != sys::kCpuAccounting) words += (words.empty() ? "+" : " +") + controller;
+  const std::string& own = place.directories.front();
+  const std::string line = "echo '" + words + "' > " +
+                           shell_word(own.substr(0, own.rfind('/')) + "/cgroup.subtree_control");
+  return {"hand the controllers down, as root: " + line + "; for a unit of systemd's, Delegate=yes",
+          {line}};
+}
+
+Remedy remedy_for(const NoPlace& place, uid_t caller) {
+  const std::string scope = std::string("systemd-run ") + (caller == 0 ? "" : "--user ") +
+                            "--scope -p Delegate=yes belljar ...";
+  const int error = place.why->sys_errno;
+  if (error == EROFS)
+    return {
+        "in a container, mount its cgroups writable: Docker 28, security_opt: "
+        "[\"writable-cgroups=true\"]; Podman, -v /sys/fs/cgroup:/sys/fs/cgroup:rw",
+        {"# docker-compose.yml, at the service (Docker 28):",
+         "#   security_opt: [\"writable-cgroups=true\"]",
+         "# Podman: -v /sys/fs/cgroup:/sys/fs/cgroup:rw"}};
+  if (place.version == 0)
+    return {
+        "mount them, as root: mount -t cgroup2 cgroup2 /sys/fs/cgroup; or a kernel with "
+        "CONFIG_MEMCG, CONFIG_CGROUP_PIDS and CONFIG_CFS_BANDWIDTH",
+        {"mount -t cgroup2 cgroup2 /sys/fs/cgroup"}};
+  if (place.version == 1) return own_cgroup_of_v1(place, std::to_string(caller));
+  if (error == ENOENT) return controllers_of_v2(place);
+  if (error == EBUSY)
+    return {"give belljar a cgroup that it has for itself: " + scope +
+                ", or Delegate=yes and DelegateSubgroup=main in its unit (systemd 254)",
+            {"# start it so: " + scope, "# or in its unit, with systemd 254 or later:",
+             "#   [Service]", "#   Delegate=yes", "#   DelegateSubgroup=main"}};
+  return {"have a cgroup handed to belljar: " + scope, {"# start it so: " + scope}};
+}
+
+Answers no_cgroup(const Question& q) {
+  Answers found;
+  const bool must = q.policy.limits.enforce == Enforce::kRequire;
+  for (const NoPlace& place : without_place(q)) {
+    Remedy remedy = remedy_for(place, q.facts.caller_uid);
+    if (must) remedy.text += "; or let the policy do without: limits.enforce \"prefer\"";
+    const std::string version =
+        place.version == 0 ? "" : ", version " + std::to_string(place.version);
+    found.push_back({"no-cgroup", "cgroup", must ? Weight::kMissing : Weight::kWeaker,
+                     "no cgroup can be made for " + list_of(place.limits) + ": " + place.why->what +
+                         " (" + errno_name(place.why->sys_errno) + version + ")",
+                     std::move(remedy.text), std::move(remedy.fix)});
+  }
+  return found;
+}
+
 /// Whether the policy gets along with the host's network in place of a private one.
 Weight weight_of_network(const policy::Network& network) {
   const bool shares_instead =
@@ -467,12 +646,6 @@ HostFinding tun_finding(const Question& q, Weight weight) {
       "modprobe tun; in a container give it the device: devices: "
       "[\"/dev/net/tun:/dev/net/tun\"]",
       {"# docker-compose.yml, at the service:", "#   devices: [\"/dev/net/tun:/dev/net/tun\"]"}};
-}
-
-std::string list_of(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
 }
 
 Answers private_network(const Question& q) {
@@ -542,6 +715,14 @@ Answers workspace_root(const Question& q) {
                             "executed",
                      "mount it with exec: tmpfs: [\"" + root + ":exec,mode=0711\"]",
                      {"mount -o remount,exec " + shell_word(root)}});
+  // No command gains anything by exec, wherever its program is.
+  if (q.facts.root_nosuid)
+    found.push_back({"workspace-nosuid",
+                     "filesystem",
+                     Weight::kNote,
+                     root + " is on a file system with nosuid",
+                     "none needed: setuid programs gain nothing in any sandbox (no_new_privs)",
+                     {"# nothing to be done"}});
   return found;
 }
 
@@ -578,8 +759,11 @@ constexpr std::array kRules = {user_namespaces_off,
                                host_name,
                                filters,
                                landlock,
+                               old_landlock,
                                hard_limits,
+                               no_cgroup,
                                room_for_sessions,
+                               room_for_descriptors,
                                private_network,
                                workspace_root,
                                emulated_kernel};
@@ -595,22 +779,42 @@ std::vector<HostFinding> find(const Facts& facts, const policy::Policy& policy) 
 }
 
 std::vector<std::string_view> finding_ids() {
-  return {"namespaces-off",      "namespaces-used-up",
-          "debian-userns-off",   "kernel-without-userns",
-          "ubuntu-apparmor",     "chroot",
-          "container-seccomp",   "proc-missing",
-          "proc-read-only",      "map-root",
-          "map-refused",         "other-uid",
-          "no-subids",           "selinux",
-          "apparmor-mount",      "rootfs",
-          "proc-masked",         "sethostname",
-          "no-seccomp",          "no-landlock",
-          "hard-limit",          "pids-max",
-          "memory-max",          "no-pasta",
-          "old-pasta",           "no-tun",
-          "tun-closed",          "no-nftables",
-          "no-way-out",          "workspace-unreachable",
-          "workspace-read-only", "workspace-noexec",
+  return {"namespaces-off",
+          "namespaces-used-up",
+          "debian-userns-off",
+          "kernel-without-userns",
+          "ubuntu-apparmor",
+          "chroot",
+          "container-seccomp",
+          "proc-missing",
+          "proc-read-only",
+          "map-root",
+          "map-refused",
+          "other-uid",
+          "no-subids",
+          "selinux",
+          "apparmor-mount",
+          "rootfs",
+          "proc-masked",
+          "sethostname",
+          "no-seccomp",
+          "no-landlock",
+          "old-landlock",
+          "hard-limit",
+          "no-cgroup",
+          "pids-max",
+          "nofile-max",
+          "memory-max",
+          "no-pasta",
+          "old-pasta",
+          "no-tun",
+          "tun-closed",
+          "no-nftables",
+          "no-way-out",
+          "workspace-unreachable",
+          "workspace-read-only",
+          "workspace-noexec",
+          "workspace-nosuid",
           "emulated-kernel"};
 }
 

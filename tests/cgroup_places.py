@@ -4,12 +4,17 @@ import os
 import pathlib
 import signal
 
-from harness import SESSION_UID, wait_for
+from harness import SESSION_UID, as_root, leave_out, wait_for
 
 ROOT = pathlib.Path("/sys/fs/cgroup")
 CONTROLLERS = ("memory", "pids", "cpu", "cpuacct")
 HERE = f"belljar-tests-{os.getpid()}"
 HAS_V1 = all(os.access(ROOT / name / "cgroup.procs", os.W_OK) for name in CONTROLLERS)
+
+
+def with_v1(function):
+    """The test exists where places can be made."""
+    return leave_out(as_root(function), not HAS_V1)
 
 
 def remove_cgroup(place):

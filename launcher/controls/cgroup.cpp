@@ -8,6 +8,7 @@
 #include "launcher/controls/control.hpp"
 #include "launcher/controls/paths.hpp"
 #include "launcher/controls/promises.hpp"
+#include "launcher/controls/wanted.hpp"
 #include "policy/units.hpp"
 
 namespace belljar::launcher {
@@ -245,6 +246,22 @@ std::vector<std::string> cgroup_controllers(const policy::Limits& limits) {
         std::find(needed.begin(), needed.end(), limit.controller) == needed.end())
       needed.emplace_back(limit.controller);
   return needed;
+}
+
+std::vector<std::string> limits_served_by(std::string_view controller,
+                                          const policy::Limits& limits) {
+  std::vector<std::string> found;
+  for (const Limit& limit : kLimits)
+    if (limit.is_set(limits) && limit.controller == controller) found.push_back(where_of(limit));
+  return found;
+}
+
+std::vector<std::string> every_cgroup_controller() {
+  std::vector<std::string> all;
+  for (const Limit& limit : kLimits)
+    if (std::find(all.begin(), all.end(), limit.controller) == all.end())
+      all.emplace_back(limit.controller);
+  return all;
 }
 
 const Control kCgroup = {"cgroup",

@@ -16,6 +16,7 @@
 #include "launcher/controls/facts.hpp"
 #include "launcher/controls/paths.hpp"
 #include "launcher/controls/promises.hpp"
+#include "launcher/controls/wanted.hpp"
 #include "launcher/record.hpp"
 #include "launcher/sys/raw.hpp"
 
@@ -347,6 +348,23 @@ int room_for_landlock_domains() {
   if (!WIFEXITED(status)) return -EFAULT;
   const int answer = WEXITSTATUS(status);
   return answer < kFirstError ? answer : kFirstError - answer;
+}
+
+std::vector<LandlockLack> landlock_lacks(const policy::Landlock& wanted, int abi,
+                                         bool own_network) {
+  std::vector<LandlockLack> found;
+  const auto look_at = [&](const Right& right) {
+    if (abi < right.abi) found.push_back({right.name, right.kernel, right.without});
+  };
+  if (wanted.filesystem) std::for_each(kFileRights.begin(), kFileRights.end(), look_at);
+  if (wanted.bind_tcp) look_at(kTcpRights[0]);
+  if (wanted.connect_tcp) look_at(kTcpRights[1]);
+  for (const LandlockScope scope : wanted.scopes) {
+    const bool held = scope == LandlockScope::kSignal || own_network;
+    if (wanted.enforce == policy::Enforce::kRequire || !held)
+      look_at(kScopes[scope == LandlockScope::kAbstractUnixSocket ? 0 : 1]);
+  }
+  return found;
 }
 
 const Control kLandlock = {

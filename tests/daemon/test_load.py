@@ -4,6 +4,7 @@ import asyncio
 import concurrent.futures
 import os
 import pathlib
+import re
 import socket
 import sys
 import time
@@ -13,7 +14,7 @@ import websockets
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import daemon as daemons
 from daemon import TOKEN, TOKEN_HEADER, DaemonTest, as_shipped, processes_of, wait_until
-from harness import long, main, processes
+from harness import ROOT, long, main, processes
 
 MANY = 100
 LOUD = "import time\nwhile True:\n    print('x' * 60000, flush=True)\n    time.sleep(0.001)\n"
@@ -72,6 +73,22 @@ class Load(DaemonTest):
             self.assertEqual({answer.status for answer in threads.map(daemon.delete, names)}, {200})
         self.assertEqual(daemon.workspaces(), [])
         self.assertTrue(wait_until(lambda: all(processes_of(1390000000 + n) == [] for n in range(MANY))))
+
+    @as_shipped
+    def test_a_session_takes_no_more_descriptors_than_the_doctor_counts(self):
+        code = (ROOT / "launcher" / "findings.cpp").read_text()
+        counted = {name: int(re.search(rf"{name} = (\d+)", code)[1])
+                   for name in ("kDescriptorsOfTheDaemon", "kDescriptorsOfASession")}
+        daemon = self.daemon()
+        at_rest = max(descriptors(pid) for pid in (daemon.process.pid, *children(daemon.process.pid)))
+        self.assertLessEqual(at_rest, counted["kDescriptorsOfTheDaemon"])
+        relays = []
+        for number in range(daemons.POOL_SIZE):
+            relays.append(daemon.relay(daemon.session()))
+            self.assertEqual(relays[-1].answer_to("hello"), "echo hello")
+            now = {pid: descriptors(pid) for pid in (daemon.process.pid, *children(daemon.process.pid))}
+            most = counted["kDescriptorsOfTheDaemon"] + (number + 1) * counted["kDescriptorsOfASession"]
+            self.assertLessEqual(max(now.values()), most, now)
 
     @as_shipped
     @long

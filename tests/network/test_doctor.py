@@ -46,6 +46,22 @@ class Findings(PrivateNetworkTest):
         self.assertIn("no-tun", self.findings())
 
     @once
+    def test_a_kernel_without_nftables_is_found_by_trying(self):
+        found = self.findings(wrap=[self.tool("refuse"), "nftables=EPROTONOSUPPORT"])
+        self.assertEqual(set(found), {"no-nftables"})
+        self.assertIn("EPROTONOSUPPORT", found["no-nftables"]["evidence"])
+        self.assertIn("modprobe nf_tables nft_reject_inet", found["no-nftables"]["remedy"])
+
+    @once
+    def test_the_script_opens_a_closed_tun(self):
+        self.host.run("chmod", "600", "/dev/net/tun")
+        root = self.make_directory("sessions", mode=0o711)
+        words = ["doctor", "--policy", "builtin:install@1", "--sessions-root", str(root)]
+        script = self.make_file("fix.sh", self.belljar(*words, "--fix-script").out)
+        self.host.run("sh", str(script))
+        self.assertEqual(self.findings(), {})
+
+    @once
     def test_a_pasta_that_never_answers_holds_nobody_up(self):
         self.assertIn("old-pasta", self.findings(env=self.stand_in("exec sleep 100")))
 

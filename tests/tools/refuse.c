@@ -2,10 +2,12 @@
 //
 //   refuse CALL=ERRNO[,CALL=ERRNO...] PROGRAM [ARG...]
 //
-// ERRNO is EPERM, EACCES, EINVAL, ENOSYS or EOPNOTSUPP. `filter` stands for both ways to install a
-// filter, which it then leaves to nobody but itself.
+// ERRNO is EPERM, EACCES, EINVAL, ENOSYS, EOPNOTSUPP or EPROTONOSUPPORT. `filter` stands for both
+// ways to install a filter, which it then leaves to nobody but itself; `nftables` for sockets to
+// the kernel's firewall.
 #include <errno.h>
 #include <linux/filter.h>
+#include <linux/netlink.h>
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -34,11 +36,9 @@ static const struct {
 static const struct {
   const char* name;
   unsigned number;
-} kErrors[] = {{"EPERM", EPERM},
-               {"EACCES", EACCES},
-               {"EINVAL", EINVAL},
-               {"ENOSYS", ENOSYS},
-               {"EOPNOTSUPP", EOPNOTSUPP}};
+} kErrors[] = {{"EPERM", EPERM},           {"EACCES", EACCES},
+               {"EINVAL", EINVAL},         {"ENOSYS", ENOSYS},
+               {"EOPNOTSUPP", EOPNOTSUPP}, {"EPROTONOSUPPORT", EPROTONOSUPPORT}};
 
 static struct sock_filter program[kRoom];
 static unsigned short length;
@@ -50,15 +50,24 @@ static void answer(unsigned call, unsigned error) {
   add((struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error));
 }
 
+// One argument of a call, by its place in seccomp_data, has to be this.
+static void answer_argument(unsigned call, unsigned place, unsigned value, unsigned error) {
+  add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 4));
+  add((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, place));
+  add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1));
+  add((struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error));
+  add((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
+}
+
 // seccomp(2), and prctl(PR_SET_SECCOMP) alone among the prctls.
 static void refuse_filters(unsigned error) {
   answer(SYS_seccomp, error);
-  add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_prctl, 0, 4));
-  add((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-                                   offsetof(struct seccomp_data, args[0])));
-  add((struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, PR_SET_SECCOMP, 0, 1));
-  add((struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error));
-  add((struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)));
+  answer_argument(SYS_prctl, offsetof(struct seccomp_data, args[0]), PR_SET_SECCOMP, error);
+}
+
+// Of the protocols of a socket only netlink's has this number: IPPROTO_PUP is nobody's.
+static void refuse_nftables(unsigned error) {
+  answer_argument(SYS_socket, offsetof(struct seccomp_data, args[2]), NETLINK_NETFILTER, error);
 }
 
 static unsigned error_of(const char* name) {
@@ -71,6 +80,10 @@ static unsigned error_of(const char* name) {
 static void refuse(const char* call, unsigned error) {
   if (strcmp(call, "filter") == 0) {
     refuse_filters(error);
+    return;
+  }
+  if (strcmp(call, "nftables") == 0) {
+    refuse_nftables(error);
     return;
   }
   for (size_t i = 0; i < sizeof kCalls / sizeof *kCalls; ++i) {

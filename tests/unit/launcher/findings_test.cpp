@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <initializer_list>
 #include <set>
 
 #include "launcher/record.hpp"
@@ -161,6 +162,103 @@ TEST_CASE("Landlock is missing only where a policy requires it") {
   CHECK(ids(facts, agent()) == Ids{"no-landlock~"});
   CHECK(ids(facts, agent(R"(,"landlock":{"enforce":"require"})")) == Ids{"no-landlock!"});
   CHECK(find(facts, agent()).front().remedy.find("lsm=") != std::string::npos);
+}
+
+TEST_CASE("an older Landlock is weaker where it is preferred, and each right has its kernel") {
+  Facts facts = good();
+  facts.landlock_abi = 6;
+  CHECK(ids(facts, agent()).empty());
+  facts.landlock_abi = 3;
+  CHECK(ids(facts, agent()) == Ids{"old-landlock~"});
+  CHECK(ids(facts, agent(R"(,"landlock":{"enforce":"require"})")) == Ids{"old-landlock!"});
+  const std::vector<HostFinding> found = find(facts, agent(R"(,"landlock":{"bind_tcp":[80]})"));
+  const auto names = [&](const char* kernel) {
+    return std::any_of(found.begin(), found.end(), [&](const HostFinding& finding) {
+      return finding.remedy.find(kernel) != std::string::npos;
+    });
+  };
+  CHECK(names("Linux 6.7"));
+  CHECK(names("Linux 6.12"));
+  // Its network is its own, and its processes are: nothing is lost without the scopes.
+  CHECK(ids(facts, load(R"({"version":1,"landlock":{"enforce":"prefer","scopes":["signal",
+      "abstract_unix_socket"]}})"))
+            .empty());
+}
+
+/// A machine on which no cgroup can be made for memory: `version` 0 where none is mounted.
+Facts without_cgroups(int version, int error, const std::string& directory) {
+  Facts facts = good();
+  facts.caller_uid = 1000;
+  facts.cgroup_places.missing.emplace(
+      "memory", Error{ErrorKind::kUnavailable, error, directory + " cannot be written", {}, {}});
+  if (version != 0) facts.own_cgroups["memory"] = {version, "/sys/fs/cgroup", directory, "/a/b"};
+  return facts;
+}
+
+HostFinding only_finding(const Facts& facts, const policy::Policy& policy) {
+  std::vector<HostFinding> found = find(facts, policy);
+  REQUIRE(found.size() == 1);
+  CHECK(found.front().id == "no-cgroup");
+  return found.front();
+}
+
+TEST_CASE("cgroups that cannot be had are missing or weaker as the limits say") {
+  const Facts facts = without_cgroups(1, EACCES, "/sys/fs/cgroup/memory/a");
+  CHECK(ids(facts, agent()).empty());
+  CHECK(ids(facts, agent(R"(,"limits":{"memory":"1GiB","enforce":"prefer"})")) ==
+        Ids{"no-cgroup~"});
+  CHECK(ids(facts, agent(R"(,"limits":{"memory":"1GiB","enforce":"require"})")) ==
+        Ids{"no-cgroup!"});
+  CHECK(ids(facts, agent(R"(,"limits":{"processes":9,"enforce":"require"})")).empty());
+}
+
+TEST_CASE("each layout of cgroups has a remedy of its own, and a line that is it") {
+  const policy::Policy policy = agent(R"(,"limits":{"memory":"1GiB","enforce":"prefer"})");
+  struct Layout {
+    int version, error;
+    const char *directory, *remedy, *fix;
+  };
+  for (const Layout& layout : std::initializer_list<Layout>{
+           {1, EACCES, "/sys/fs/cgroup/memory/a b", "below each of '/sys/fs/cgroup/memory/a b'",
+            "chown -R 1000 \"$place/belljar-1000\""},
+           {2, EACCES, "/sys/fs/cgroup/a/b", "systemd-run --user --scope -p Delegate=yes",
+            "Delegate=yes"},
+           {2, EBUSY, "/sys/fs/cgroup/a/b", "DelegateSubgroup=main", "DelegateSubgroup=main"},
+           {2, ENOENT, "/sys/fs/cgroup/a/b", "echo '+memory' > ",
+            "echo '+memory' > /sys/fs/cgroup/a/cgroup.subtree_control"},
+           {2, EROFS, "/sys/fs/cgroup/a/b", "writable-cgroups=true", "writable-cgroups=true"},
+           {0, ENOENT, "", "mount -t cgroup2", "mount -t cgroup2 cgroup2 /sys/fs/cgroup"}}) {
+    CAPTURE(layout.remedy);
+    const HostFinding found =
+        only_finding(without_cgroups(layout.version, layout.error, layout.directory), policy);
+    CHECK(found.evidence.find("limits.memory") != std::string::npos);
+    CHECK(found.remedy.find(layout.remedy) != std::string::npos);
+    CHECK(std::any_of(found.fix.begin(), found.fix.end(), [&](const std::string& line) {
+      return line.find(layout.fix) != std::string::npos;
+    }));
+  }
+}
+
+TEST_CASE("at the top of what is mounted there is nobody above to hand controllers down") {
+  const policy::Policy policy = agent(R"(,"limits":{"memory":"1GiB","enforce":"prefer"})");
+  const HostFinding found = only_finding(without_cgroups(2, ENOENT, "/sys/fs/cgroup"), policy);
+  CHECK(found.remedy.find("subtree_control") == std::string::npos);
+  CHECK(found.fix.empty());
+}
+
+TEST_CASE("a hard limit of open files that is too low for the sessions is a note") {
+  Facts facts = good();
+  facts.hard_limits["nofile"] = 1024;
+  facts.sessions = 900;
+  CHECK(ids(facts, agent()) == Ids{"nofile-max"});
+  facts.hard_limits["nofile"] = 65536;
+  CHECK(ids(facts, agent()).empty());
+}
+
+TEST_CASE("a workspace root with nosuid is a note, and nothing has to be changed") {
+  Facts facts = good();
+  facts.root_nosuid = true;
+  CHECK(ids(facts, agent()) == Ids{"workspace-nosuid"});
 }
 
 TEST_CASE("sessions by processes and memory are counted against the container's limits") {
