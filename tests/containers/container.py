@@ -56,9 +56,27 @@ def seccomp(allow_needed):
     return {"defaultAction": "SCMP_ACT_ALLOW", "syscalls": rules}
 
 
+def dockers_profile():
+    """What Docker's default refuses to a container without further capabilities, in Docker's own form: a list of what
+    is allowed, behind which everything is refused."""
+    known = json.loads((ROOT / "launcher" / "seccomp" / "table.json").read_text())["sets"]["agent@1"]
+    names = {*known["allow"], *known["arguments"], *(name for kind in ("eperm", "enosys") for entry in known[kind]
+                                                     for name in entry["calls"])}
+    allowed = sorted(names - {*REFUSED, *NEEDED, "clone", "clone3"})
+    new_namespaces = {"index": 0, "value": sum(NEW_NAMESPACES), "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
+    return {"defaultAction": "SCMP_ACT_ERRNO", "defaultErrnoRet": EPERM,
+            "archMap": [{"architecture": "SCMP_ARCH_X86_64", "subArchitectures": ["SCMP_ARCH_X86", "SCMP_ARCH_X32"]}],
+            "syscalls": [{"names": allowed, "action": "SCMP_ACT_ALLOW"},
+                         {"names": ["clone"], "action": "SCMP_ACT_ALLOW", "args": [new_namespaces]},
+                         {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": ENOSYS}]}
+
+
 def shipped_filter(name, without=()):
     """container/NAME as the engine would hand it to runc, without the calls of `without`."""
-    profile = json.loads((ROOT / "container" / name).read_text())
+    return engine_filter(json.loads((ROOT / "container" / name).read_text()), without)
+
+
+def engine_filter(profile, without=()):
     rules = []
     for rule in profile["syscalls"]:
         names = [call for call in rule["names"] if rule["action"] != "SCMP_ACT_ALLOW" or call not in without]

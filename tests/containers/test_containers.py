@@ -5,13 +5,14 @@ import os
 import pathlib
 import platform
 import shutil
+import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from container import Container
+from container import Container, dockers_profile, engine_filter
 
-from harness import AS_ROOT
+from harness import AS_ROOT, NOT_INSTALLED, ROOT
 
 # Containers are made by root; for anybody else there is nothing to test here.
 TestCase = unittest.TestCase if AS_ROOT else object
@@ -204,6 +205,21 @@ class Selftest(ContainerTest):
                 self.assertIn(additions, done.stdout)
                 self.check_ok(mended.execute("/belljar", "selftest", "--sessions-root", place))
 
+    def test_the_printed_script_makes_a_profile_of_dockers_that_is_enough(self):
+        profile = dockers_profile()
+        made = self.container(filter=engine_filter(profile))
+        place = ["--sessions-root", "/srv/sessions"]
+        self.assertEqual(made.execute("/belljar", "selftest", *place).returncode, 1)
+        done = made.execute("/belljar", "doctor", "--fix-script", *place)
+        self.assertIn("\n# container-seccomp: ", done.stdout, done.stderr)
+        (made.bundle / "default.json").write_text(json.dumps(profile))
+        (made.bundle / "fix.sh").write_text(done.stdout)
+        subprocess.run(["sh", "fix.sh"], cwd=made.bundle, check=True, env={**os.environ, "PROFILE": "default.json"})
+        mended = json.loads((made.bundle / "seccomp.json").read_text())
+        self.assertEqual(mended["syscalls"][:-1], profile["syscalls"])
+        self.assertEqual(sorted(mended["syscalls"][-1]["names"]), ["mount", "pivot_root", "umount2", "unshare"])
+        self.check_ok(self.selftest(self.container(filter=engine_filter(mended))))
+
     def test_the_doctor_tells_dockers_filter(self):
         self.check_names(self.container(narrow_filter=False), [], "namespaces", "container-seccomp", "security_opt")
 
@@ -226,7 +242,8 @@ class Selftest(ContainerTest):
         self.assertEqual(os.listdir(container.root / "srv"), [])
 
 
-class Podman(ContainerTest if shutil.which("podman") else object):
+@unittest.skipUnless(shutil.which("podman"), NOT_INSTALLED + "podman")
+class Podman(ContainerTest):
     """Its own filter lets the newer calls through, so that there the modern back end is the one."""
 
     def run_under_podman(self, preset, *options):
