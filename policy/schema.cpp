@@ -1,5 +1,7 @@
 #include "policy/schema.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -119,11 +121,47 @@ Json schema_of(RlimitUnit unit) {
   return whole(0, UINT64_MAX - 1);
 }
 
+Json described(std::string_view description, std::string_view example, Json schema) {
+  Json out{{"description", description}};
+  if (!example.empty()) out["examples"] = Json::array({Json::parse(example)});
+  out.update(schema);
+  return out;
+}
+
+/// What editors say of a limit (man 2 getrlimit).
+struct RlimitWords {
+  std::string_view name;
+  std::string_view description;
+  std::string_view example;
+};
+constexpr RlimitWords kRlimitWords[] = {
+    {"as", "Most address space, mapped or not.", R"("2GiB")"},
+    {"core", "Largest core dump.", R"("0B")"},
+    {"cpu", "Most processor time, in whole seconds; the end is `cpu_time`.", R"("60s")"},
+    {"data", "Most private writable memory: heap, stacks and anonymous maps.", R"("1GiB")"},
+    {"fsize", "Largest file that can be written; the end is `file_size`.", R"("100MiB")"},
+    {"memlock", "Most memory that can be kept from being swapped.", R"("64KiB")"},
+    {"msgqueue", "Most bytes in POSIX message queues, of all processes of the uid.", R"("0B")"},
+    {"nice", "20 minus the lowest nice value that can be taken.", "0"},
+    {"nofile", "One more than the highest descriptor.", "256"},
+    {"nproc", "Most processes and threads of the uid. Refused for root, whom it does not bind.",
+     "64"},
+    {"rtprio", "Highest real-time priority.", "0"},
+    {"rttime", "Most processor time of a real-time process without a blocking call.", R"("200ms")"},
+    {"sigpending", "Most signals that can be queued for the uid.", "1024"},
+    {"stack", "Largest stack of the first thread.", R"("8MiB")"},
+};
+
 Json schema_of(Rlimits) {
   Json properties = Json::object();
   for (const RlimitName& name : rlimit_names()) {
+    const auto* words = std::find_if(std::begin(kRlimitWords), std::end(kRlimitWords),
+                                     [&](const RlimitWords& w) { return w.name == name.name; });
+    Json schema = or_null(any({one_of({"unlimited"}), schema_of(name.unit), reference()}));
     properties[std::string(name.name)] =
-        or_null(any({one_of({"unlimited"}), schema_of(name.unit), reference()}));
+        words == std::end(kRlimitWords)
+            ? std::move(schema)
+            : described(words->description, words->example, std::move(schema));
   }
   return {{"type", "object"}, {"properties", properties}, {"additionalProperties", false}};
 }
@@ -177,13 +215,6 @@ Json schema_of(MapOf<Key, Form>) {
   return {{"type", "object"},
           {"propertyNames", key_schema(Key{})},
           {"additionalProperties", or_null(schema_of(Form{}))}};
-}
-
-Json described(std::string_view description, std::string_view example, Json schema) {
-  Json out{{"description", description}};
-  if (!example.empty()) out["examples"] = Json::array({Json::parse(example)});
-  out.update(schema);
-  return out;
 }
 
 Json schema_of_layer_key(std::string_view key) {
