@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/attempts.hpp"
+#include "launcher/excess.hpp"
 #include "launcher/failure.hpp"
 #include "launcher/proof.hpp"
 
@@ -47,10 +48,8 @@ class PolicyTrial {
 
   TestReport run() {
     try_probes();
-    if (policy_.limits.wall_time) wait_for_wall_time();
-    if (const auto cpu = policy_.limits.rlimits.find("cpu");
-        cpu != policy_.limits.rlimits.end() && !cpu->second.unlimited)
-      wait_for_cpu_time();
+    for (const Excess& excess : excesses())
+      if (excess.is_set(policy_.limits)) go_beyond(excess);
     for (std::size_t i = 0; i < policy_.tests.size(); ++i) run_own(i);
     return std::move(report_);
   }
@@ -90,22 +89,20 @@ class PolicyTrial {
           report_.results.push_back({item.control, false, item.what, "in force", item.policy});
   }
 
-  void wait_for_wall_time() {
+  /// Waits until the limit ends a command that goes beyond it.
+  void go_beyond(const Excess& excess) {
     policy::Policy shorter = policy_;
-    shorter.limits.wall_time =
-        std::min<std::chrono::milliseconds>(*policy_.limits.wall_time, 300ms);
-    const Trial trial = launch(shorter, TrialKind::kWhole, {"probe", "--wait"});
-    add("limits.wall_time", trial.record.cause == Cause::kWallTime, end_text(trial.record),
-        "wall_time", "limits.wall_time");
-  }
-
-  void wait_for_cpu_time() {
-    policy::Policy shorter = policy_;
-    shorter.limits.rlimits["cpu"].value = 1;
-    shorter.limits.wall_time.reset();
-    const Trial trial = launch(shorter, TrialKind::kWhole, {"probe", "--spin"});
-    add("limits.rlimits.cpu", trial.record.cause == Cause::kCpuTime, end_text(trial.record),
-        "cpu_time", "limits.rlimits.cpu");
+    if (excess.cause != Cause::kWallTime) shorter.limits.wall_time.reset();
+    excess.shorten(shorter);
+    if (shorter.limits.disk) *shorter.limits.disk += ground_.held();
+    const std::string limit(excess.limit);
+    const Trial trial = launch(shorter, excess.kind, {"probe", "--exceed", limit});
+    const Record& record = trial.record;
+    const bool does_without =
+        excess.by_cgroup && std::any_of(record.degraded.begin(), record.degraded.end(),
+                                        [](const auto& d) { return d.control == kCgroup.name; });
+    if (does_without) return;
+    add(limit, record.cause == excess.cause, end_text(record), cause_name(excess.cause), limit);
   }
 
   void run_own(std::size_t index) {

@@ -26,8 +26,8 @@ struct TestReport {
   [[nodiscard]] std::string json() const;
 };
 
-/// Every probe that the policy's controls promise, its time limits by waiting (shortened to what
-/// can be waited for), and its own tests, each in a sandbox.
+/// Every probe that the policy's controls promise, each limit that ends a command by going beyond
+/// it (lowered to what can be waited for), and its own tests, each in a sandbox.
 [[nodiscard]] TestReport run_policy_tests(const policy::Policy& policy, const SessionIds& ids,
                                           const Host& caller, TestGround& ground);
 

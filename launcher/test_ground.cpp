@@ -154,6 +154,12 @@ Status TestGround::make_locked(const std::string& root) {
                         "the file system must have flock: name another one with --sessions-root");
 }
 
+std::uint64_t TestGround::held() const {
+  struct stat about {};
+  const bool there = copied_ && fstatat(directory_.get(), kCopy, &about, 0) == 0;
+  return there ? static_cast<std::uint64_t>(about.st_size) : 0;
+}
+
 Result<std::string> TestGround::copy_of_belljar() {
   if (copied_) return join(path_, kCopy);
   const sys::UniqueFd program(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));

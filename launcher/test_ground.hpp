@@ -2,6 +2,7 @@
 #pragma once
 
 #include <csignal>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,9 @@ class TestGround {
   ~TestGround();
 
   [[nodiscard]] const std::string& path() const { return path_; }
+
+  /// Bytes of what is in it.
+  [[nodiscard]] std::uint64_t held() const;
 
   /// A copy of this program in it, which the session can execute.
   [[nodiscard]] Result<std::string> copy_of_belljar();

@@ -156,8 +156,7 @@ class ProbeCommand final : public Subcommand {
     app.add_option("name", options_.names);
     app.add_option("--try", options_.attempt);
     app.add_option("--reach", options_.reach);
-    app.add_flag("--wait", options_.wait);
-    app.add_flag("--spin", options_.spin);
+    app.add_option("--exceed", options_.exceed);
   }
 
   ProbeOptions options_;

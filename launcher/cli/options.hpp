@@ -56,8 +56,7 @@ struct ProbeOptions {
   std::vector<std::string> names;
   std::string attempt;             ///< Of launcher/attempts.hpp.
   std::vector<std::string> reach;  ///< Of launcher/network/reach.hpp, and the name servers.
-  bool wait = false;
-  bool spin = false;
+  std::string exceed;              ///< The limit, of launcher/excess.hpp.
 };
 int probe_command(const ProbeOptions& options);
 

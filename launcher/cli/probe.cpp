@@ -12,6 +12,7 @@
 #include "launcher/attempts.hpp"
 #include "launcher/cli/options.hpp"
 #include "launcher/controls/control.hpp"
+#include "launcher/excess.hpp"
 #include "launcher/network/reach.hpp"
 #include "launcher/record.hpp"
 #include "launcher/sys/proc.hpp"
@@ -86,6 +87,13 @@ int answer(const std::vector<std::string>& words) {
   return 0;
 }
 
+/// Whoever comes back from it was not ended.
+int exceed(const std::string& limit) {
+  for (const Excess& excess : excesses())
+    if (excess.limit == limit) excess.commit();
+  return 1;
+}
+
 int reach_out(std::vector<std::string> targets) {
   // Together with the launch, less than the self-test's three seconds.
   constexpr std::chrono::milliseconds kPatience{700};
@@ -99,9 +107,7 @@ int reach_out(std::vector<std::string> targets) {
 }  // namespace
 
 int probe_command(const ProbeOptions& options) {
-  if (options.wait) pause();
-  for (volatile bool on = options.spin; on;) {
-  }
+  if (!options.exceed.empty()) return exceed(options.exceed);
   if (!options.attempt.empty()) return std::puts(attempt(options.attempt).c_str()) < 0 ? 1 : 0;
   if (!options.reach.empty()) return reach_out(options.reach);
   // What the sandbox left open is looked for, not what belljar opened itself.

@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* kExamples = R"(
 Runs, each in a sandbox of the policy: what `tests` in it says; every probe whose refusal
-its controls promise; and its time limits, shortened so that they can be waited for.
+its controls promise; and a command that goes beyond each limit that ends one: wall_time,
+cpu_time, rlimits.cpu, output, disk, memory, processes, lowered to what can be waited for.
 
 Examples:
   belljar test --policy agent.json

@@ -14,20 +14,26 @@ SPIN = """
     print("still here", flush=True)
 """
 
+BURN = """
+    while time.process_time() < 1: pass
+    print("still here", flush=True)
+"""
+
 
 class R07(HostileLaunch):
     """The command outlives its time by ignoring signals, sleeping or spinning, or raises its priority."""
 
-    control_opens = {"wall time"}
+    control_opens = {"wall time", "processor time"}
     callers_of_control = ("root", "user")
     back_ends_of_control = ("modern",)
 
-    def spin(self, limits):
-        run = self.inside(SPIN, policy={"limits": limits})
+    def spin(self, limits, code=SPIN):
+        run = self.inside(code, policy={"limits": limits})
         return "open" if "still here" in run.out else run.record["cause"]
 
     def attempts(self):
-        doors = {"wall time": self.spin({"wall_time": "300ms"})}
+        doors = {"wall time": self.spin({"wall_time": "300ms"}),
+                 "processor time": self.spin({"cpu_time": "100ms", "enforce": "prefer"}, BURN)}
         run = self.inside("""
             say({"real time": attempt(os.sched_setscheduler, 0, os.SCHED_FIFO, os.sched_param(1)),
                  "round robin": attempt(os.sched_setscheduler, 0, os.SCHED_RR, os.sched_param(1)),
@@ -39,7 +45,7 @@ class R07(HostileLaunch):
         return {**doors, **run.json()}
 
     def control_attempts(self):
-        return {"wall time": self.spin({})}
+        return {"wall time": self.spin({}), "processor time": self.spin({}, BURN)}
 
 
 if __name__ == "__main__":

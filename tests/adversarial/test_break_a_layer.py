@@ -11,7 +11,7 @@ import shutil
 import subprocess
 
 from adversarial.case import EVERYTHING, NO_FILTER, main, merge, opened
-from harness import BACK_ENDS, BELLJAR_SOURCE, CALLERS, ROOT, STAGE, SandboxTest, build_file, once
+from harness import BACK_ENDS, BELLJAR_SOURCE, CALLERS, ROOT, STAGE, SandboxTest, back_ends, build_file, callers, once
 
 WITHOUT = STAGE / "belljar_without"
 # control (":" and the beginning of a step): the case, and what a policy needs so that nothing else refuses too.
@@ -32,6 +32,7 @@ LAYERS = {
     "environment": ("C13", {}),
     "stdio": ("L02", {}),
     "time_limits": ("R07", {}),
+    "time_limits:end it after": ("R07", {}),
     "command": ("L03", {}),
     "filesystem:make the root read-only": ("R04", {}),
     "filesystem:mask": ("S05", {}),
@@ -55,7 +56,8 @@ SELFTEST = {
     "limits": {"wall_time": "1m", "output": "1MiB", "rlimits": {"nofile": 256, "core": "0B"}},
 }
 SELFTEST_CHANGES = {"cgroup": {"limits": {"memory": "512MiB", "processes": 100}},
-                    "disk": {"limits": {"disk": "1GiB"}}}
+                    "disk": {"limits": {"disk": "1GiB"}},
+                    "time_limits:end it after": {"limits": {"cpu_time": "1h", "enforce": "prefer"}}}
 # And what it needs a caller to be: who may make cgroups, and who has groups to drop.
 SELFTEST_CALLERS = {"cgroup": ("root",), "identity:drop all": ("root",)}
 # Where what starts belljar has not set no_new_privs before.
@@ -132,6 +134,18 @@ class BreakALayer(SandboxTest):
 
     def test_with_nothing_left_out_nothing_is_refused(self):
         self.check_exited(self.sandbox("true", wrap=[WITHOUT, "nothing,read-back"]))
+
+    @callers("root")
+    @back_ends("modern")
+    def test_what_no_longer_ends_a_command_is_named_by_the_policys_test(self):
+        """belljar test goes beyond each limit, and says which one nobody felt."""
+        limits = {"limits": {"cpu_time": "1h", "output": "1GiB", "disk": "1GiB", "enforce": "prefer"}}
+        for layer, limit in (("nothing", None), ("time_limits:end it after", "limits.cpu_time"),
+                             ("output", "limits.output"), ("disk", "limits.disk")):
+            with self.subTest(layer=layer):
+                run = self.belljar("test", "--policy", self.policy(limits), "--json", wrap=[WITHOUT, layer], timeout=300)
+                failed = {item["test"] for item in run.json()["results"] if not item["held"]}
+                self.assertEqual({name for name in failed if name.startswith("limits.")}, {limit} - {None}, str(run))
 
     def test_without_the_pivot_the_hosts_tree_is_seen(self):
         hosts = self.make_file("of-the-host", "x").parent

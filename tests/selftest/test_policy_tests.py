@@ -6,17 +6,21 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from cgroup_places import Places, with_v1
 from harness import SandboxTest, callers, main, not_sanitized, once
 
 
-class PolicyTests(SandboxTest):
+class PolicyTestsBase(SandboxTest):
 
-    def run_tests(self, tests, changes=None, options=()):
+    def run_tests(self, tests, changes=None, options=(), **more):
         policy = self.policy({"tests": tests, **(changes or {})})
-        return self.belljar("test", "--policy", policy, "--json", *options)
+        return self.belljar("test", "--policy", policy, "--json", *options, timeout=300, **more)
 
     def results(self, run):
         return {item["test"]: (item["held"], item["got"]) for item in run.json()["results"]}
+
+
+class PolicyTests(PolicyTestsBase):
 
     @not_sanitized
     def test_what_is_tried_is_denied_or_allowed_as_the_sandbox_is(self):
@@ -127,13 +131,19 @@ class PolicyTests(SandboxTest):
         self.assertEqual(self.results(self.run_tests([much]))[name], (False, "exited, exit code 3: begun"))
 
     @not_sanitized
-    def test_time_limits_are_waited_for(self):
-        found = self.results(self.run_tests([], {"limits": {"wall_time": "1h", "rlimits": {"cpu": "1h"}}}))
-        self.assertEqual(found["limits.wall_time"], (True, "wall_time"))
-        self.assertEqual(found["limits.rlimits.cpu"][0], True, found)
+    def test_limits_that_end_a_command_are_gone_beyond_and_waited_for(self):
+        everything = {"wall_time": "1h", "cpu_time": "1h", "output": "1GiB", "disk": "1GiB", "enforce": "prefer",
+                      "rlimits": {"cpu": "1h", "fsize": "1MiB", "nproc": 64, "as": "1GiB"}}
+        self.make_file("work/large", b"x" * (2 << 20), owner=self.uid)
+        found = self.results(self.run_tests([], {"limits": everything}))
+        ends = {"limits.wall_time": "wall_time", "limits.cpu_time": "cpu_time", "limits.rlimits.cpu": "cpu_time",
+                "limits.output": "output", "limits.disk": "disk"}
+        self.assertEqual({name: found[name][0] for name in ends}, dict.fromkeys(ends, True), found)
+        for name, cause in ends.items():
+            self.assertEqual(found[name][1].split(",")[0], cause)
+        self.assertEqual(os.listdir(self.work), ["large"], "nothing was written where the policy's workspace is")
         without = self.results(self.run_tests([]))
-        self.assertNotIn("limits.wall_time", without)
-        self.assertNotIn("limits.rlimits.cpu", without)
+        self.assertEqual([name for name in without if name.startswith("limits.")], [])
 
     @callers("root")
     @not_sanitized
@@ -170,6 +180,32 @@ class PolicyTests(SandboxTest):
         run = self.belljar("test", "--policy", policy)
         self.assertEqual((run.code, run.out), (2, ""))
         self.assertIn("tests[0].try", run.err)
+
+
+class LimitsOfACgroup(Places, PolicyTestsBase):
+    """Of version 1, as the test machines have them."""
+
+    def setUp(self):
+        super().setUp()
+        self.make_places()
+
+    @with_v1
+    @not_sanitized
+    def test_memory_and_processes_are_gone_beyond(self):
+        limits = {"limits": {"memory": "1GiB", "processes": 200, "rlimits": {"as": "1GiB"}}}
+        found = self.results(self.run_tests([], limits, before=self.placed()))
+        self.assertEqual(found["limits.memory"][0], True, found)
+        self.assertTrue(found["limits.memory"][1].startswith("memory"), found)
+        self.assertEqual(found["limits.processes"], (True, "processes, exit code 1"), found)
+
+    @callers("user")
+    @with_v1
+    @not_sanitized
+    def test_what_the_policy_goes_without_is_no_failure_and_no_line(self):
+        run = self.run_tests([], {"limits": {"memory": "1GiB", "processes": 200, "enforce": "prefer"}})
+        self.assertEqual(run.code, 0, str(run))
+        self.assertEqual([name for name in self.results(run) if name.startswith("limits.")], [])
+        self.assertIn("degraded, as the policy allows: cgroup", run.err)
 
 
 if __name__ == "__main__":

@@ -107,7 +107,7 @@ Record wrapped_launch(const Plan& plan, const policy::Policy& policy, const Host
   changed.steps.erase(std::remove_if(changed.steps.begin(), changed.steps.end(), goes),
                       changed.steps.end());
   std::for_each(changed.steps.begin(), changed.steps.end(), loosen);
-  if (left_out.control == "time_limits") loose.limits.wall_time.reset();
+  if (left_out.control == "time_limits" && left_out.words.empty()) loose.limits.wall_time.reset();
   if (left_out.control == "stdio") give_descriptors_back();
   if (left_out.control == "environment") {
     changed.environment.clear();
