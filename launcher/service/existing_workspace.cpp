@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
 
@@ -24,6 +25,7 @@
 namespace belljar::service {
 namespace {
 
+using Json = nlohmann::ordered_json;
 using policy::in_quotes;
 using sys::UniqueFd;
 using Listing = std::unique_ptr<DIR, int (*)(DIR*)>;
@@ -120,13 +122,7 @@ bool lies_below(const std::string& path, const std::string& root) {
 
 }  // namespace
 
-bool ExistingWorkspace::gone() const {
-  struct stat about {};
-  return fstat(directory.get(), &about) != 0 || about.st_nlink == 0;
-}
-
-Outcome<ExistingWorkspace> open_below(const std::vector<std::string>& roots,
-                                      const std::string& path) {
+Outcome<Finding> find_existing(const std::vector<std::string>& roots, const std::string& path) {
   const auto normal = policy::normalise_path(path);
   if (!normal || *normal != path)
     return refuse(Code::kInvalid, "workspace: expected an absolute path without \"..\", got " +
@@ -140,16 +136,48 @@ Outcome<ExistingWorkspace> open_below(const std::vector<std::string>& roots,
   const Result<UniqueFd> top = sys::open_trusted(*root);
   if (!top) return tl::unexpected<Fault>(fault_of(top.error()));
   const std::string inner = path == *root ? "" : path.substr(*root == "/" ? 1 : root->size() + 1);
-  ExistingWorkspace opened;
-  opened.directory = BELLJAR_TRY(open_directory(top->get(), inner));
-  opened.path = path;
+  Finding found;
+  found.descriptor = BELLJAR_TRY(open_directory(top->get(), inner));
   struct stat about {};
-  if (fstat(opened.directory.get(), &about) != 0)
+  if (fstat(found.descriptor.get(), &about) != 0)
     return call_failed(errno, "look at " + std::string(in_quotes(path)));
-  opened.owner = about.st_uid;
-  opened.device = about.st_dev;
-  opened.inode = about.st_ino;
-  return opened;
+  found.json =
+      Json{{"owner", about.st_uid}, {"device", about.st_dev}, {"inode", about.st_ino}}.dump();
+  return found;
+}
+
+Outcome<ExistingWorkspace> existing_of(Answer found, const std::string& path) {
+  const Json told = Json::parse(found.body, nullptr, /*allow_exceptions=*/false);
+  const auto number = [&told](const char* name) {
+    const Json::json_pointer where = Json::json_pointer("/ok") / std::string(name);
+    return told.contains(where) ? told[where].get<std::uint64_t>() : 0;
+  };
+  if (!found.descriptor.valid()) return refuse(Code::kSystem, "the helper has opened nothing");
+  ExistingWorkspace existing;
+  existing.directory = std::move(found.descriptor);
+  existing.path = path;
+  existing.owner = static_cast<uid_t>(number("owner"));
+  existing.device = number("device");
+  existing.inode = number("inode");
+  const auto place = sys::place_of(existing.directory.get(), sys::mount_table());
+  if (!place)
+    return refuse(Code::kRefused, "where " + std::string(in_quotes(path)) + " lies is not known");
+  existing.place = *place;
+  return existing;
+}
+
+Outcome<Finding> find_gone(const std::vector<std::pair<int, std::string>>& held) {
+  constexpr std::size_t kMost = 256;  // A message has its bound; the next answer has the rest.
+  Json names = Json::array();
+  for (const auto& [directory, name] : held) {
+    struct statx about {};
+    // As far as it is known here: no server is waited for.
+    const bool is_there =
+        statx(directory, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_NLINK, &about) == 0 &&
+        about.stx_nlink > 0;
+    if (!is_there && names.size() < kMost) names.push_back(name);
+  }
+  return Finding{Json{{"workspaces", std::move(names)}}.dump(), {}};
 }
 
 Outcome<Finding> hand_over(int directory, uid_t uid, gid_t gid, const OthersPlaces& others) {

@@ -17,6 +17,9 @@
 namespace belljar::service {
 namespace {
 
+/// What is killed ends at once, unless it waits for a file system that does not answer.
+constexpr std::chrono::seconds kDying{2};
+
 /// A helper has read what a session made. So what it says is looked at like anything else.
 std::optional<bool> kind_of_answer(const std::string& body) {
   policy::Findings findings;
@@ -47,13 +50,26 @@ Answer read_answer(int socket, bool killed, std::chrono::seconds limit) {
 
 }  // namespace
 
+bool Jobs::has_room(const Job& job) const {
+  const auto is_at_work = [](const Running& one) { return one.stage != Stage::kStuck; };
+  const auto of_same = [&job](const Running& one) { return one.job.workspace == job.workspace; };
+  const auto at_work = std::count_if(running_.begin(), running_.end(), is_at_work);
+  const auto same = std::count_if(running_.begin(), running_.end(), of_same);
+  return running_.size() < kMostProcesses && static_cast<std::size_t>(at_work) < kMostAtOnce &&
+         (job.workspace.empty() || static_cast<std::size_t>(same) < kMostOfOne);
+}
+
 bool Jobs::add(Job job) {
-  if (running_.size() >= kMostAtOnce) {
-    if (waiting_.size() >= kMostWaiting) return false;
-    waiting_.push_back(std::move(job));
+  if (has_room(job)) {
+    start(std::move(job));
     return true;
   }
-  start(std::move(job));
+  const auto of_same = [&job](const Job& one) { return one.workspace == job.workspace; };
+  const auto same = std::count_if(waiting_.begin(), waiting_.end(), of_same);
+  if (waiting_.size() >= kMostWaiting ||
+      (!job.workspace.empty() && static_cast<std::size_t>(same) >= kMostWaitingOfOne))
+    return false;
+  waiting_.push_back(std::move(job));
   return true;
 }
 
@@ -84,14 +100,18 @@ void Jobs::start(Job job) {
   // The helper has them now.
   job.owned.clear();
   const Clock::time_point deadline = Clock::now() + job.limit;
-  running_.push_back({pid, std::move(ours), deadline, false, std::move(job)});
+  running_.push_back({pid, std::move(ours), deadline, Stage::kAtWork, std::move(job)});
 }
 
 void Jobs::start_waiting() {
-  while (!waiting_.empty() && running_.size() < kMostAtOnce) {
-    Job next = std::move(waiting_.front());
-    waiting_.pop_front();
-    start(std::move(next));
+  for (;;) {
+    // Afresh each time: what fails to start may have asked for more.
+    const auto next = std::find_if(waiting_.begin(), waiting_.end(),
+                                   [this](const Job& job) { return has_room(job); });
+    if (next == waiting_.end()) return;
+    Job job = std::move(*next);
+    waiting_.erase(next);
+    start(std::move(job));
   }
 }
 
@@ -101,25 +121,35 @@ bool Jobs::ended(pid_t pid) {
   if (found == running_.end()) return false;
   Running running = std::move(*found);
   running_.erase(found);
-  running.job.done(read_answer(running.answer.get(), running.killed, running.job.limit));
+  running.job.done(
+      read_answer(running.answer.get(), running.stage != Stage::kAtWork, running.job.limit));
   start_waiting();
   return true;
 }
 
 void Jobs::expire() {
   const Clock::time_point now = Clock::now();
+  bool given = false;
   for (Running& running : running_) {
-    if (running.killed || running.deadline > now) continue;
-    // Not reaped yet, so that the number is still its own.
-    kill(running.pid, SIGKILL);
-    running.killed = true;
+    if (running.stage == Stage::kStuck || running.deadline > now) continue;
+    if (running.stage == Stage::kAtWork) {
+      // Not reaped yet, so that the number is still its own.
+      kill(running.pid, SIGKILL);
+      running.stage = Stage::kKilled;
+      running.deadline = now + kDying;
+    } else {
+      running.stage = Stage::kStuck;
+      given = true;
+    }
   }
+  if (given) start_waiting();
 }
 
 int Jobs::next_deadline_ms() const {
   std::optional<Clock::time_point> next;
   for (const Running& running : running_)
-    if (!running.killed && (!next || running.deadline < *next)) next = running.deadline;
+    if (running.stage != Stage::kStuck && (!next || running.deadline < *next))
+      next = running.deadline;
   if (!next) return -1;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now());
   return static_cast<int>(std::max<std::chrono::milliseconds::rep>(left.count(), 0));

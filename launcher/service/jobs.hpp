@@ -1,5 +1,9 @@
-// Forked helpers, which do what would make the service wait: a bounded number at once, each with a
-// deadline.
+// Forked helpers, which do what would make the service wait: a bounded number at once, in all and
+// for each workspace, each with a deadline.
+//
+// A file system that does not answer (FUSE, a lost server) holds a helper that has been killed, for
+// as long as it likes. Such a one gives its place to others and is waited for no more, but is taken
+// note of when it does end: until then its `done` has not run.
 #pragma once
 
 #include <sys/types.h>
@@ -34,8 +38,9 @@ struct Answer {
 };
 
 struct Job {
-  std::optional<uid_t> uid;  ///< Done as this session; absent: with the service's own privileges.
-  std::vector<int> kept;     ///< Descriptors that the helper has, besides 0, 1, 2.
+  std::optional<uid_t> uid;    ///< Done as this session; absent: with the service's own privileges.
+  std::string workspace = {};  ///< Whose bound it counts for; empty: nobody's.
+  std::vector<int> kept;       ///< Descriptors that the helper has, besides 0, 1, 2.
   std::vector<sys::UniqueFd> owned;  ///< The same, closed here when the job has ended.
   Work work;                         ///< Runs in the helper.
   std::chrono::seconds limit{30};
@@ -46,6 +51,9 @@ class Jobs {
  public:
   static constexpr std::size_t kMostAtOnce = 32;
   static constexpr std::size_t kMostWaiting = 1024;
+  static constexpr std::size_t kMostOfOne = 8;  ///< At once, of one workspace, stuck ones as well.
+  static constexpr std::size_t kMostWaitingOfOne = 256;
+  static constexpr std::size_t kMostProcesses = 128;  ///< At once, stuck ones as well.
 
   explicit Jobs(const Pool& pool) : pool_(pool) {}
 
@@ -55,7 +63,7 @@ class Jobs {
   /// Takes note of a child that has been reaped; false when it is no helper.
   bool ended(pid_t pid);
 
-  /// Kills what has used up its time.
+  /// Kills what has used up its time, and gives away the places of what does not die.
   void expire();
   /// Milliseconds until `expire` has something to do; -1: it has not.
   [[nodiscard]] int next_deadline_ms() const;
@@ -69,14 +77,16 @@ class Jobs {
 
  private:
   using Clock = std::chrono::steady_clock;
+  enum class Stage { kAtWork, kKilled, kStuck };
   struct Running {
     pid_t pid = 0;
     sys::UniqueFd answer;
-    Clock::time_point deadline;
-    bool killed = false;
+    Clock::time_point deadline;  ///< Of this stage.
+    Stage stage = Stage::kAtWork;
     Job job;
   };
 
+  [[nodiscard]] bool has_room(const Job& job) const;
   void start_waiting();
   void start(Job job);
   [[noreturn]] void help(const Job& job, sys::UniqueFd answer) const;

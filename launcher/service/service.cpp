@@ -208,8 +208,9 @@ void Service::remove_stale_workspaces() {
     Outcome<OpenedWorkspace> opened = workspaces_->find(name);
     if (!opened) continue;
     const uid_t owner = opened->owner;
-    if (!remove_workspace(name, *std::move(opened), [](Answer) {})) break;
-    while (jobs_.busy()) turn(/*reading=*/false);
+    const auto removed = std::make_shared<bool>(false);
+    if (!remove_workspace(name, *std::move(opened), [removed](Answer) { *removed = true; })) break;
+    finish_jobs(std::chrono::seconds(35), [removed] { return *removed; });
     if (pool_.privileged && workspaces_->find(name)) workspace_of_[owner] = name;
   }
 }
@@ -218,7 +219,7 @@ void Service::run() {
   while (!ended_) turn(/*reading=*/true);
   jobs_.kill_all();
   end_monitors();
-  while (jobs_.busy()) turn(/*reading=*/false);
+  finish_jobs(std::chrono::seconds(5), [] { return false; });
   reap_all();
   changing_.clear();
   remove_stale_workspaces();
@@ -226,6 +227,13 @@ void Service::run() {
   const std::string own = "-" + std::to_string(getpid());
   if (!pool_.privileged && settings_.sessions_root.ends_with(own))
     rmdir(settings_.sessions_root.c_str());
+}
+
+/// A helper that waits for a file system cannot be ended, and the service does not wait for it.
+void Service::finish_jobs(std::chrono::seconds patience, const std::function<bool()>& done) {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  while (jobs_.busy() && !done() && std::chrono::steady_clock::now() < end)
+    turn(/*reading=*/false, 100);
 }
 
 /// Their sockets have usually ended with belljard's; who has kept one keeps nothing alive by it.
@@ -421,6 +429,7 @@ void Service::work_inside(std::uint64_t id, const std::string& name, Descriptors
   if (!opened) return reply(id, opened.error());
   Job job;
   job.limit = limit;
+  job.workspace = name;
   job.uid = opened->owner;
   const int directory = opened->directory.get();
   job.work = [directory, owner = opened->owner, work = std::move(work)] {
@@ -434,8 +443,8 @@ void Service::work_inside(std::uint64_t id, const std::string& name, Descriptors
 
 Outcome<OpenedWorkspace> Service::make_workspace(const Prepare& order) {
   if (!pool_.holds(order.uid)) return tl::unexpected<Fault>(not_in_pool(order.uid));
-  if (changing_.contains(order.workspace))
-    return refuse(Code::kBusy, "the workspace " + order.workspace + " is being made or removed");
+  if (changing_.contains(order.workspace) || handing_over_.contains(order.workspace))
+    return refuse(Code::kBusy, "the workspace " + order.workspace + " is being changed");
   const auto other = workspace_of_.find(order.uid);
   if (other != workspace_of_.end() && other->second != order.workspace)
     return refuse(Code::kBusy, "uid " + std::to_string(order.uid) + " has the workspace " +
@@ -502,7 +511,7 @@ bool Service::remove_workspace(const std::string& name, OpenedWorkspace opened,
 }
 
 void Service::serve(std::uint64_t id, const Remove& order, Descriptors) {
-  Outcome<OpenedWorkspace> opened = find_ready(order.workspace);
+  Outcome<OpenedWorkspace> opened = find_settled(order.workspace);
   if (!opened && opened.error().code == Code::kNotFound)
     return reply(id, std::string(R"({"ok":{"left":0}})"));
   if (!opened) return reply(id, opened.error());
@@ -528,7 +537,7 @@ bool Service::is_in_use(const std::string& workspace, std::optional<uid_t> uid) 
 
 Outcome<void> Service::check_launch(const Launch& order) {
   if (!pool_.holds(order.uid)) return tl::unexpected<Fault>(not_in_pool(order.uid));
-  const OpenedWorkspace workspace = BELLJAR_TRY(find_ready(order.workspace));
+  const OpenedWorkspace workspace = BELLJAR_TRY(find_settled(order.workspace));
   if (workspace.owner != order.uid)
     return refuse(Code::kRefused, "the workspace " + order.workspace + " is that of uid " +
                                       std::to_string(workspace.owner));

@@ -6,8 +6,10 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -62,6 +64,8 @@ class Service {
   void reaped(pid_t pid);
   void end_monitors();
   static void reap_all();
+  /// Takes turns until no helper is left that could end, or `done` says so.
+  void finish_jobs(std::chrono::seconds patience, const std::function<bool()>& done);
   void read_messages();
   void take(Received received);
   void flush();
@@ -97,11 +101,18 @@ class Service {
   [[nodiscard]] Outcome<OpenedWorkspace> find_ready(const std::string& name) const;
   /// The directory that a session works in: its workspace, or the one that it has adopted.
   [[nodiscard]] Outcome<OpenedWorkspace> find_place(const std::string& name) const;
-  [[nodiscard]] Outcome<void> check_adoption(const std::string& name,
-                                             const ExistingWorkspace& wanted, uid_t uid,
-                                             bool chown) const;
-  [[nodiscard]] Outcome<void> hand_over_to(int directory, uid_t uid,
+  /// The workspace, unless its directory is being adopted or handed over besides.
+  [[nodiscard]] Outcome<OpenedWorkspace> find_settled(const std::string& name) const;
+  [[nodiscard]] Outcome<void> check_adoption(const ExistingWorkspace& wanted, uid_t uid,
+                                             bool chown);
+  void finish_adoption(std::uint64_t id, const Adopt& order, uid_t uid, ExistingWorkspace found);
+  /// A job that has to end before anybody else may have the workspace, or what it has adopted.
+  [[nodiscard]] bool add_hand_over(const std::string& name, Job job);
+  /// Gives what the workspace has adopted to `uid`.
+  [[nodiscard]] Outcome<void> hand_over_to(const std::string& name, uid_t uid,
                                            std::function<void(Answer)> done);
+  /// Where no hand-over goes but that of the workspace `name`.
+  [[nodiscard]] OthersPlaces places_of_others(const std::string& name) const;
   [[nodiscard]] Outcome<OpenedWorkspace> make_workspace(const Prepare& order);
   /// A job in the workspace, under its session's uid: `work(directory, owner)`.
   void work_inside(std::uint64_t id, const std::string& name, Descriptors descriptors,
@@ -125,6 +136,9 @@ class Service {
   std::set<std::string> changing_;             ///< Workspaces that are being made or removed.
   std::map<uid_t, std::string> workspace_of_;  ///< Of each uid of the pool that has one.
   std::map<std::string, ExistingWorkspace> adopted_;  ///< By the name of the session's own.
+  /// Workspaces whose directory is being adopted or handed over, and how many helpers are at it.
+  std::map<std::string, std::size_t> handing_over_;
+  bool looking_for_gone_ = false;
   bool ended_ = false;
   bool zygote_gone_ = false;
 };

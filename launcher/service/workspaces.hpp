@@ -36,6 +36,7 @@ class Workspaces {
 
   [[nodiscard]] std::string path_of(const std::string& name) const { return root_ + "/" + name; }
   [[nodiscard]] const std::string& root() const { return root_; }
+  [[nodiscard]] int root_directory() const { return directory_.get(); }
 
  private:
   Workspaces(std::string root, const Pool& pool) : root_(std::move(root)), pool_(&pool) {}

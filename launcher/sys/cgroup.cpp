@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <ctime>
 
+#include "launcher/sys/place.hpp"
 #include "launcher/sys/proc.hpp"
 #include "launcher/sys/read_file.hpp"
 
@@ -52,21 +53,6 @@ std::optional<std::uint64_t> parse_number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return number;
-}
-
-/// mountinfo writes space, tab, newline and backslash as three octal digits (man 5 proc).
-std::string unescaped(std::string_view text) {
-  std::string plain;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\\' && i + 3 < text.size()) {
-      plain += static_cast<char>((text[i + 1] - '0') * 64 + (text[i + 2] - '0') * 8 +
-                                 (text[i + 3] - '0'));
-      i += 3;
-    } else {
-      plain += text[i];
-    }
-  }
-  return plain;
 }
 
 /// "ID:CONTROLLERS:PATH" of /proc/PID/cgroup (man 7 cgroups).

@@ -123,22 +123,25 @@ class Floods(ServiceTest):
         self.assertIn("version", service.ask("hello"))
 
     @once
-    def test_a_thousand_jobs_wait_for_their_turn_and_not_one_more(self):
+    def test_a_thousand_jobs_wait_for_their_turn_256_of_one_workspace_and_not_one_more(self):
         service = self.start_service()
-        service.prepare("w", {"a": b"x"})
-        pipes = []
-        for i in range(32):  # Each keeps a helper busy until its pipe ends.
-            read, write = os.pipe()
-            pipes.append(write)
-            service.post("write", [read], workspace="w", path=f"f{i}", mode="0600", parents=False)
-            os.close(read)
-        busy = [service.post("open", workspace="w", path="a") for _ in range(1030)]
-        for number in busy[1024:]:
-            self.assertEqual(service.answer(number)[0]["error"]["code"], "busy")
+        places, pipes, waiting = ["w", "v", "x", "y"], [], []
+        for i, place in enumerate(places):
+            service.prepare(place, {"a": b"x"}, uid=service.uid + i if self.privileged else None)
+            for n in range(8):  # Each keeps a helper busy until its pipe ends.
+                read, write = os.pipe()
+                pipes.append(write)
+                service.post("write", [read], workspace=place, path=f"f{n}", mode="0600", parents=False)
+                os.close(read)
+            asked = [service.post("open", workspace=place, path="a") for _ in range(259)]
+            for number in asked[256:]:
+                self.assertEqual(service.answer(number)[0]["error"]["code"], "busy")
+            waiting += asked[:256]
+        self.assertEqual(service.refusal("gone")["code"], "busy")
         self.assertLessEqual(len(descendants(service.process.pid)), 33)
         for write in pipes:
             os.close(write)
-        for number in busy[:1024]:
+        for number in waiting:
             answer, fds = service.answer(number)
             self.assertIn("ok", answer)
             os.close(fds[0])
