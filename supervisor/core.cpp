@@ -258,12 +258,20 @@ Awaitable<Outcome<std::uint64_t>> Core::sweep(std::uint32_t uid) {
   co_return *left;
 }
 
-Awaitable<Outcome<void>> Core::remove_workspace(std::string workspace) {
+Awaitable<Outcome<void>> Core::remove_workspace(std::string workspace, Milliseconds patience) {
   const std::shared_ptr<Core> self = shared_from_this();
   Json members;
   members["workspace"] = workspace;
-  Request request("remove", std::move(members));
-  const Outcome<Reply> reply = co_await ask(std::move(request), kFileWorkLimit);
+  const TimePoint deadline = clock->now() + patience;
+  Request first("remove", members);
+  Outcome<Reply> reply = co_await ask(std::move(first), kFileWorkLimit);
+  // Its directory is still being handed over: that has to end first, and has a limit.
+  while (!reply && reply.error().code == Code::kBusy && clock->now() < deadline) {
+    Notifier pause(executor, clock);
+    co_await pause.wait_until(clock->now() + kBusyPause);
+    Request again("remove", members);
+    reply = co_await ask(std::move(again), kFileWorkLimit);
+  }
   BELLJAR_CO_TRY(reply);
   const std::optional<std::uint64_t> left = number_of(reply->ok, "left");
   if (!left) co_return refuse(Code::kLost, "remove: the launch service did not say what is left");
@@ -321,7 +329,7 @@ Awaitable<void> Core::retry_quarantined() {
       if (!left || *left > 0) continue;
     }
     if (const auto behind = left_behind_.find(index); behind != left_behind_.end()) {
-      const Outcome<void> removed = co_await remove_workspace(behind->second);
+      const Outcome<void> removed = co_await remove_workspace(behind->second, Milliseconds(0));
       if (!removed) continue;
       left_behind_.erase(index);
     }

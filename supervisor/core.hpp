@@ -24,6 +24,8 @@ class SessionImpl;
 inline constexpr Milliseconds kAskLimit{10000};
 /// The service gives file work up after 30 s.
 inline constexpr Milliseconds kFileWorkLimit{35000};
+/// Between two looks whether a workspace is busy no more.
+inline constexpr Milliseconds kBusyPause{100};
 /// Of what moves through a pipe, which the service bounds to ten minutes.
 inline constexpr Milliseconds kTransferLimit{620000};
 
@@ -98,7 +100,9 @@ class Core : public std::enable_shared_from_this<Core> {
   /// Kills what is left of the uid; how much that could not be killed, 0 where that is no longer
   /// so.
   [[nodiscard]] Awaitable<Outcome<std::uint64_t>> sweep(std::uint32_t uid);
-  [[nodiscard]] Awaitable<Outcome<void>> remove_workspace(std::string workspace);
+  /// One that is busy is tried again, for `patience`.
+  [[nodiscard]] Awaitable<Outcome<void>> remove_workspace(std::string workspace,
+                                                          Milliseconds patience);
   void service_closed(const std::string& why);
   void stop();
 

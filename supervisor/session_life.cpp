@@ -463,7 +463,7 @@ Awaitable<void> SessionImpl::clear_slot() {
     }
   }
   if (workspace_made_) {
-    const Outcome<void> removed = co_await core_->remove_workspace(spec_.id);
+    const Outcome<void> removed = co_await core_->remove_workspace(spec_.id, kFileWorkLimit);
     if (removed)
       workspace_made_ = false;
     else if (why.empty())

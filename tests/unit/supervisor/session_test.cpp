@@ -273,6 +273,21 @@ TEST_CASE("a workspace that cannot be removed keeps its slot until it can") {
   CHECK(world.supervisor->counts().slots_free == 5);
 }
 
+TEST_CASE("a workspace that is busy is removed when it is so no more") {
+  World world;
+  const auto session = world.session();
+  int asked = 0;
+  world.service->instead["remove"] = [&](const Json& message) {
+    if (++asked < 3) return world.service->peer->fail(message, "busy");
+    world.service->peer->answer(message, {{"left", 0}});
+  };
+  world.service->monitor("one").over("exited");
+  CHECK(world.run(session->wait_ended(Milliseconds(10000))));
+  CHECK(asked == 3);
+  CHECK(world.supervisor->counts().slots_quarantined == 0);
+  CHECK(world.supervisor->counts().slots_free == 5);
+}
+
 TEST_CASE("a stale workspace of that name is not ours to remove") {
   World world;
   world.service->workspaces.insert("one");
