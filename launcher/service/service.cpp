@@ -28,6 +28,7 @@
 #include "launcher/service/archive.hpp"
 #include "launcher/service/file_work.hpp"
 #include "launcher/service/helper_process.hpp"
+#include "launcher/service/session_channel.hpp"
 #include "launcher/service/sweep.hpp"
 #include "launcher/test_ground.hpp"
 #include "policy/quote.hpp"
@@ -96,17 +97,6 @@ const char* network_name(const policy::Network& network) {
       break;
   }
   return "join";
-}
-
-/// What a command may have as stdin, stdout or stderr: a directory, or a path that is open for
-/// nothing, would be a door to the host's files.
-Outcome<void> check_stream(int fd) {
-  struct stat about {};
-  const int flags = fcntl(fd, F_GETFL);
-  if (flags < 0 || fstat(fd, &about) != 0) return call_failed(errno, "look at a descriptor");
-  if (S_ISDIR(about.st_mode) || (flags & O_PATH) != 0)
-    return refuse(Code::kInvalid, "a directory or an O_PATH descriptor is no stream");
-  return {};
 }
 
 /// Nothing is signalled to the service; its end is that of the socket. Held back, not ignored: what

@@ -126,12 +126,18 @@ std::optional<Fault> check_exec(const Exec& exec, std::uint32_t last, const Desc
   if (exec.process <= last)
     return Fault{Code::kExists,
                  "process: expected a number above " + std::to_string(last) + ", the last one"};
-  for (const sys::UniqueFd& stream : streams) {
-    struct stat about {};
-    if (fstat(stream.get(), &about) == 0 && S_ISDIR(about.st_mode))
-      return Fault{Code::kRefused, "a stream is a directory, a door to the host's files"};
-  }
+  for (const sys::UniqueFd& stream : streams)
+    if (const Outcome<void> may = check_stream(stream.get()); !may) return may.error();
   return std::nullopt;
+}
+
+Outcome<void> check_stream(int fd) {
+  struct stat about {};
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags < 0 || fstat(fd, &about) != 0) return call_failed(errno, "look at a descriptor");
+  if (S_ISDIR(about.st_mode) || (flags & O_PATH) != 0)
+    return refuse(Code::kInvalid, "a directory or an O_PATH descriptor is no stream");
+  return {};
 }
 
 void note_end(Record& record, const ProcessEnd& end, const policy::Limits& limits, bool filtered) {

@@ -84,6 +84,10 @@ class SessionChannel {
   bool lost_ = false;
 };
 
+/// What a command may have as stdin, stdout or stderr: a directory, or a path that is open for
+/// nothing, would be a door to the host's files.
+[[nodiscard]] Outcome<void> check_stream(int fd);
+
 /// Why a command must not be started: its number has been used, or a stream is no stream.
 [[nodiscard]] std::optional<Fault> check_exec(const Exec& exec, std::uint32_t last,
                                               const Descriptors& streams);

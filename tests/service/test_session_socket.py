@@ -430,12 +430,17 @@ for listener in (tcp, local):
             self.assertIn(str(other), record["setup"]["step"])
             self.assertIn("another directory has had that name", record["setup"]["remedy"])
 
-    def test_a_directory_is_no_stream(self):
+    def test_a_directory_or_a_path_is_no_stream(self):
         session = self.session()
-        fd = os.open("/", os.O_RDONLY)
-        self.addCleanup(os.close, fd)
-        answer = session.ask("exec", [fd, fd, fd], process=1, argv=["ls", "/proc/self/fd/0/"], environment={})
-        self.assertEqual(answer["error"]["code"], "refused")
+        null, directory = os.open("/dev/null", os.O_RDWR), os.open("/", os.O_RDONLY)
+        path, place = os.open("/etc/passwd", os.O_PATH), os.open("/", os.O_PATH)
+        for fd in (null, directory, path, place):
+            self.addCleanup(os.close, fd)
+        for wrong in (directory, path, place):
+            for fds in ([wrong, null, null], [null, wrong, null], [null, null, wrong]):
+                answer = session.ask("exec", fds, process=1, argv=["ls", "/proc/self/fd/"], environment={})
+                self.assertEqual(answer["error"]["code"], "invalid", answer)
+        self.assertIn("ok", session.ask("exec", [null] * 3, process=1, argv=["true"], environment={}))
 
     def test_garbage_ends_the_connection_and_the_sandbox(self):
         for garbage in (b"{", b"[]", b"{}", b"x" * 70000):
