@@ -142,7 +142,7 @@ std::size_t SessionImpl::running_processes() const {
 }
 
 std::size_t SessionImpl::memory() const {
-  std::size_t bytes = sizeof(SessionImpl) + degraded_.size();
+  std::size_t bytes = sizeof(SessionImpl) + degraded_.size() + shell_.memory();
   for (const auto& [id, process] : processes_) bytes += process->memory();
   return bytes;
 }

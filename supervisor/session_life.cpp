@@ -124,6 +124,7 @@ Awaitable<void> SessionImpl::live(std::shared_ptr<SessionImpl> self) {
   session.decide_end();
   co_await session.clear_slot();
   session.ended_at_ = session.core_->clock->now();
+  session.shell_.forget();
   session.change_state(State::kEnded);
   session.core_->settled(self);
 }
@@ -136,6 +137,7 @@ void SessionImpl::broke() {
   decide_end();
   core_->quarantine(std::move(lease_), workspace_made_ ? spec_.id : std::string(), why_lost_);
   ended_at_ = core_->clock->now();
+  shell_.forget();
   change_state(State::kEnded);
   core_->settled(self());
 }

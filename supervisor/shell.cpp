@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <utility>
 
 namespace belljar::supervisor {
@@ -25,6 +26,9 @@ constexpr const char* kShellScript =
     "builtin eval \"$BELLJAR_BEFORE\"; "
     "builtin eval \"builtin unset -v BELLJAR_BEFORE BELLJAR_COMMAND; $BELLJAR_COMMAND\"";
 
+/// A list that a command has made longer than any that bash would: one name more than are kept is
+/// enough to know so.
+constexpr std::size_t kMostNames = Shell::kMostVariables + 1;
 constexpr std::size_t kMostReport = std::size_t{1} << 20;
 /// A command waits for those before it as long as they take; they have limits of their own.
 constexpr Milliseconds kPatience = std::chrono::hours(24);
@@ -38,7 +42,7 @@ bool is_name(std::string_view text) {
 
 std::vector<std::string> names_in(std::string_view lines) {
   std::vector<std::string> names;
-  for (std::size_t from = 0; from < lines.size();) {
+  for (std::size_t from = 0; from < lines.size() && names.size() < kMostNames;) {
     const std::size_t to = std::min(lines.find('\n', from), lines.size());
     if (const auto name = lines.substr(from, to - from); is_name(name)) names.emplace_back(name);
     from = to + 1;
@@ -179,13 +183,44 @@ std::string Shell::preparation(const Session& session, const ShellCommand& comma
   return text;
 }
 
+/// The command can write there before bash does, and whatever it likes.
+void Shell::take_first_names(const ShellReport& report, std::vector<std::string>& notes) {
+  if (first_names_ || !report.first_names) return;
+  std::size_t bytes = 0;
+  for (const std::string& name : *report.first_names) bytes += name.size() + 1;
+  if (report.first_names->size() <= kMostVariables && bytes <= kMostState) {
+    first_names_ = report.first_names;
+    return;
+  }
+  notes.emplace_back(
+      "the names of the first exported variables were not kept: they are more than " +
+      std::to_string(kMostVariables) + ", or than " + std::to_string(kMostState) + " bytes");
+}
+
+std::size_t Shell::memory() const {
+  std::size_t bytes = own_directory_.capacity() + exports_.capacity();
+  if (directory_) bytes += directory_->capacity();
+  if (first_names_)
+    for (const std::string& name : *first_names_) bytes += sizeof name + name.capacity();
+  return bytes;
+}
+
+void Shell::forget() {
+  forgotten_ = true;
+  directory_.reset();
+  first_names_.reset();
+  exports_.clear();
+  exports_.shrink_to_fit();
+}
+
 void Shell::adopt(const Session& session, const ShellReport& report, bool moved,
                   std::vector<std::string>& notes) {
+  if (forgotten_) return;
   if (report.directory_lost) {
     notes.emplace_back("the directory was gone; the command ran in the workspace");
     if (!moved) directory_.reset();
   }
-  if (!first_names_ && report.first_names) first_names_ = report.first_names;
+  take_first_names(report, notes);
   if (report.exports && !report.directory && !moved) {
     directory_.reset();
     notes.emplace_back(
@@ -193,7 +228,11 @@ void Shell::adopt(const Session& session, const ShellReport& report, bool moved,
   }
   if (report.directory && !moved) {
     directory_.reset();
-    if (is_inside(*report.directory, session.workspace()))
+    if (report.directory->size() >= PATH_MAX)
+      notes.emplace_back(
+          "the directory's path is longer than 4095 bytes; the next command begins in the "
+          "workspace");
+    else if (is_inside(*report.directory, session.workspace()))
       directory_ = report.directory;
     else
       notes.push_back("the command ended in " + *report.directory +
@@ -215,7 +254,8 @@ void Shell::adopt(const Session& session, const ShellReport& report, bool moved,
 Outcome<void> Shell::go_on_from(const std::string& state, std::uint16_t port) {
   std::vector<std::string> fields = split_at_nul(state, 4);
   bool sound = fields.size() == 4 && (fields[1].empty() || fields[1][0] == '/') &&
-               fields[1].size() <= kMostState && fields[2].size() <= kMostState;
+               fields[1].size() < PATH_MAX && fields[2].size() <= kMostState &&
+               names_in(fields[2]).size() <= kMostVariables;
   const std::string before = sound ? fields[0] : std::string();
   const bool of_another = before != own_directory_ &&
                           parent_of(before) == parent_of(own_directory_) &&
@@ -224,7 +264,7 @@ Outcome<void> Shell::go_on_from(const std::string& state, std::uint16_t port) {
     for (const std::size_t at : {1U, 3U})
       fields[at] = with_replaced(fields[at], before, own_directory_);
   // Longer than any that was told, by what has been put in place of another's directory.
-  sound = sound && fields[3].size() <= 2 * kMostState;
+  sound = sound && fields[1].size() < 2 * PATH_MAX && fields[3].size() <= 2 * kMostState;
   if (!sound) {
     Outcome<void> refused = refuse(Code::kInvalid, "this is no state that an answer had");
     refused.error().error.where = "/state";

@@ -45,11 +45,17 @@ class Shell {
   [[nodiscard]] Awaitable<Outcome<ShellResult>> run(std::shared_ptr<Session> session,
                                                     ShellCommand command);
 
+  /// Bytes that it holds between commands.
+  [[nodiscard]] std::size_t memory() const;
+  /// The session is over: its state is nobody's any more.
+  void forget();
+
  private:
   /// What bash does before the command: unsets, exports, changes directory.
   [[nodiscard]] std::string preparation(const Session& session, const ShellCommand& command) const;
   void adopt(const Session& session, const ShellReport& report, bool moved,
              std::vector<std::string>& notes);
+  void take_first_names(const ShellReport& report, std::vector<std::string>& notes);
   [[nodiscard]] Outcome<void> go_on_from(const std::string& state, std::uint16_t port);
   [[nodiscard]] std::string state() const;
 
@@ -58,6 +64,7 @@ class Shell {
   std::optional<std::string> directory_;  ///< Nothing: the workspace.
   std::optional<std::vector<std::string>> first_names_;
   std::string exports_;
+  bool forgotten_ = false;
 };
 
 }  // namespace belljar::supervisor

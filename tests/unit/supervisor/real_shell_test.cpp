@@ -1,6 +1,7 @@
 // The shell of a session, with real bash in real sandboxes.
 #include <doctest/doctest.h>
 
+#include "supervisor/session_impl.hpp"
 #include "supervisor/shell.hpp"
 #include "tests/unit/supervisor/real_service.hpp"
 
@@ -211,6 +212,41 @@ TEST_CASE("more variables than are kept leave those before, and a note says so")
       "export BIG=$(head -c 120000 /dev/zero | tr '\\0' a); for i in $(seq 900); do export V$i=1; "
       "done");
   CHECK(shell.says("echo ${#BIG} $V900") == "120000 1\n");
+}
+
+/// Puts `report`, an expression of Python's, in the place of bash's own.
+std::string forging(const std::string& report) {
+  return "python3 -c 'import os; at = os.fstat(250).st_size - (1 << 20); data = " + report +
+         "; os.pwrite(250, data, at); os.lseek(250, at + len(data), 0)'";
+}
+
+TEST_CASE("what a command tells in place of bash is kept within the same bounds") {
+  RealShell shell;
+  const auto session = std::static_pointer_cast<SessionImpl>(shell.session);
+  const std::size_t before = session->memory();
+  const ShellResult names = shell.command(forging(R"(b"N" + b"a\n" * 500000 + b"\0")"));
+  REQUIRE(names.notes.size() == 1);
+  CHECK(names.notes[0].starts_with("the names of the first exported variables were not kept"));
+  const ShellResult longer = shell.command(forging(R"(b"N" + b"a" * 900000 + b"\n\0")"));
+  CHECK(longer.notes.size() == 1);
+  const ShellResult far = shell.command(
+      forging(R"(b"D" + os.getcwd().encode() + b"/x" * 400000 + b"\n\0E\0.\0"; print(len(data)))"));
+  REQUIRE(far.notes.size() == 1);
+  CHECK(far.notes[0].starts_with("the directory's path is longer"));
+  CHECK(session->memory() < before + (std::size_t{64} << 10));
+  shell.command("export X=kept");
+  CHECK(shell.says("echo $X") == "kept\n");
+}
+
+TEST_CASE("what a shell keeps counts as its session's, and goes with it") {
+  RealShell shell;
+  const auto session = std::static_pointer_cast<SessionImpl>(shell.session);
+  const std::size_t before = session->memory();
+  shell.command("export BIG=$(head -c 100000 /dev/zero | tr '\\0' a)");
+  CHECK(session->memory() > before + 100000);
+  session->request_end(EndedBy::kClient);
+  CHECK(shell.run(session->wait_ended(Milliseconds(20000))));
+  CHECK(session->memory() < before + 50000);
 }
 
 TEST_CASE("a server that one command starts answers the next, and its output is kept") {
