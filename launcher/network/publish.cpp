@@ -1,5 +1,6 @@
 #include "launcher/network/publish.hpp"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -12,8 +13,8 @@
 #include <csignal>
 #include <cstring>
 
-#include "launcher/endpoint.hpp"
 #include "launcher/network/publisher.hpp"
+#include "launcher/sys/resolve.hpp"
 #include "policy/quote.hpp"
 
 namespace belljar::network {
@@ -26,12 +27,12 @@ constexpr int kMostWaiting = 128;
 
 bool is_path(const PublishPorts::Port& port) { return port.outside.starts_with('/'); }
 
+std::string where_of(const PublishPorts::Port& port) {
+  return "network.publish[" + policy::in_quotes(port.outside) + "]";
+}
+
 tl::unexpected<Error> cannot_listen(const PublishPorts::Port& port, int error) {
-  Error failure{ErrorKind::kUnavailable,
-                error,
-                "listen at " + port.outside,
-                "network.publish[" + policy::in_quotes(port.outside) + "]",
-                {}};
+  Error failure{ErrorKind::kUnavailable, error, "listen at " + port.outside, where_of(port), {}};
   if (error == EADDRINUSE && is_path(port))
     failure.remedy =
         "a file is there, somebody's or left by a belljar that was killed: remove it, "
@@ -41,18 +42,6 @@ tl::unexpected<Error> cannot_listen(const PublishPorts::Port& port, int error) {
   return fail(std::move(failure));
 }
 
-Result<launcher::Endpoint> endpoint_of(const PublishPorts::Port& port) {
-  if (!is_path(port)) return launcher::parse_endpoint(port.outside);
-  launcher::Endpoint made;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (port.outside.size() >= sizeof address.sun_path) return cannot_listen(port, ENAMETOOLONG);
-  std::memcpy(address.sun_path, port.outside.c_str(), port.outside.size() + 1);
-  std::memcpy(&made.address, &address, sizeof address);
-  made.size = sizeof address;
-  return made;
-}
-
 }  // namespace
 
 PublishedPorts::PublishedPorts(const launcher::Plan& plan) : plan_(plan) {
@@ -60,10 +49,38 @@ PublishedPorts::PublishedPorts(const launcher::Plan& plan) : plan_(plan) {
     if (const auto* publish = std::get_if<PublishPorts>(&step.action)) wanted_ = publish;
 }
 
+/// The way to a socket leads by root's own links alone: somebody else's could put it anywhere, with
+/// the rights of whoever starts the sandbox. What is held is one directory, for its removal too.
+Result<launcher::Endpoint> PublishedPorts::endpoint_of(Listener& made) {
+  const PublishPorts::Port& port = *made.port;
+  if (!is_path(port)) return launcher::parse_endpoint(port.outside);
+  const std::size_t slash = port.outside.rfind('/');
+  Result<UniqueFd> directory = sys::open_trusted(slash == 0 ? "/" : port.outside.substr(0, slash));
+  if (!directory) {
+    Error error = std::move(directory).error();
+    error.where = where_of(port);
+    return fail(std::move(error));
+  }
+  made.directory = *std::move(directory);
+  made.name = port.outside.substr(slash + 1);
+  const std::string path =
+      "/proc/self/fd/" + std::to_string(made.directory.get()) + "/" + made.name;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (made.name.empty() || port.outside.size() >= sizeof address.sun_path ||
+      path.size() >= sizeof address.sun_path)
+    return cannot_listen(port, ENAMETOOLONG);
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  launcher::Endpoint at;
+  std::memcpy(&at.address, &address, sizeof address);
+  at.size = sizeof address;
+  return at;
+}
+
 Result<PublishedPorts::Listener> PublishedPorts::listen_at(const PublishPorts::Port& port) {
-  const launcher::Endpoint at = BELLJAR_TRY(endpoint_of(port));
   Listener made;
   made.port = &port;
+  const launcher::Endpoint at = BELLJAR_TRY(endpoint_of(made));
   made.fd = UniqueFd(socket(at.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   // A connection that has ended a moment ago does not keep the port; a listener does.
   const int on = 1;
@@ -73,7 +90,8 @@ Result<PublishedPorts::Listener> PublishedPorts::listen_at(const PublishPorts::P
       bind(made.fd.get(), at.get(), at.size) != 0)
     return cannot_listen(port, errno);
   struct stat about {};
-  if (is_path(port) && lstat(port.outside.c_str(), &about) == 0) {
+  if (is_path(port) &&
+      fstatat(made.directory.get(), made.name.c_str(), &about, AT_SYMLINK_NOFOLLOW) == 0) {
     made.device = about.st_dev;
     made.inode = about.st_ino;
   }
@@ -125,10 +143,10 @@ void PublishedPorts::end() {
   stop();
   for (const Listener& one : listeners_) {
     struct stat about {};
-    const char* path = one.port->outside.c_str();
-    if (is_path(*one.port) && one.inode != 0 && lstat(path, &about) == 0 &&
+    const int at = one.directory.get();
+    if (one.inode != 0 && fstatat(at, one.name.c_str(), &about, AT_SYMLINK_NOFOLLOW) == 0 &&
         about.st_dev == one.device && about.st_ino == one.inode)
-      unlink(path);
+      unlinkat(at, one.name.c_str(), 0);
   }
   listeners_.clear();
 }

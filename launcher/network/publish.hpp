@@ -3,8 +3,10 @@
 
 #include <sys/types.h>
 
+#include <string>
 #include <vector>
 
+#include "launcher/endpoint.hpp"
 #include "launcher/network/messages.hpp"
 #include "launcher/plan.hpp"
 #include "launcher/sys/unique_fd.hpp"
@@ -42,10 +44,16 @@ class PublishedPorts {
   struct Listener {
     sys::UniqueFd fd;
     const launcher::PublishPorts::Port* port = nullptr;
-    dev_t device = 0;  ///< Of a socket in the file tree: that it is still ours.
+    /// Of a socket in the file tree: the directory that it was made in, wherever that is by now,
+    /// its name there, and that it is still ours.
+    sys::UniqueFd directory = {};
+    std::string name = {};
+    dev_t device = 0;
     ino_t inode = 0;
   };
   [[nodiscard]] static Result<Listener> listen_at(const launcher::PublishPorts::Port& port);
+  /// Where `made` listens; for a path, its directory is opened.
+  [[nodiscard]] static Result<launcher::Endpoint> endpoint_of(Listener& made);
 
   const launcher::Plan& plan_;
   const launcher::PublishPorts* wanted_ = nullptr;

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,6 +28,9 @@ using sys::UniqueFd;
 
 /// More wait in the listeners' queues: what comes from outside takes no more of belljar than this.
 constexpr std::size_t kMostConnections = 128;
+
+/// After so long another connection is tried although none has ended here: others may have let go.
+constexpr int kStarvedMs = 1000;
 
 /// One direction of a connection.
 class Stream {
@@ -106,18 +110,18 @@ class Connection {
   Stream out_;
 };
 
-/// To the sandbox's loopback; a refusal shows when it is used.
-UniqueFd dial(std::uint16_t port) {
-  UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+/// Dials the sandbox's loopback; a refusal shows when it is used.
+bool dial(const UniqueFd& fd, std::uint16_t port) {
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(port);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  if (fd.valid() &&
-      connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
-      errno != EINPROGRESS)
-    fd.reset();
-  return fd;
+  return connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ||
+         errno == EINPROGRESS;
+}
+
+bool is_want_of_descriptors(int error) {
+  return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
 }
 
 class Publisher {
@@ -151,35 +155,46 @@ class Publisher {
   }
 
   Status serve() {
-    const bool full = connections_.size() >= kMostConnections;
+    const bool full = starved_ || connections_.size() >= kMostConnections;
     std::vector<pollfd> ready = {{way_, POLLIN, 0}};
     for (const Published& port : ports_) ready.push_back({full ? -1 : port.listener, POLLIN, 0});
     for (const Connection& one : connections_)
       for (const pollfd& entry : one.waits()) ready.push_back(entry);
-    if (poll(ready.data(), ready.size(), -1) < 0 && errno != EINTR)
+    const int told = poll(ready.data(), ready.size(), starved_ ? kStarvedMs : -1);
+    if (told < 0 && errno != EINTR)
       return sys_failure(errno, "wait for connections to published ports");
+    if (told == 0) starved_ = false;
     over_ = ready[0].revents != 0;
     const pollfd* entry = ready.data() + 1 + ports_.size();
     for (auto one = connections_.begin(); one != connections_.end(); entry += 2) {
       const bool idle = entry[0].revents == 0 && entry[1].revents == 0;
-      one = idle || one->move() ? std::next(one) : connections_.erase(one);
+      const bool over = !idle && !one->move();
+      one = over ? connections_.erase(one) : std::next(one);
+      if (over) starved_ = false;
     }
     for (std::size_t i = 0; i < ports_.size(); ++i)
       if (ready[1 + i].revents != 0) take_connection(ports_[i]);
     return {};
   }
 
+  /// Who cannot be served for want of descriptors goes on to wait, and is not taken to be let go.
   void take_connection(const Published& port) {
-    UniqueFd outside(accept4(port.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!outside.valid()) return;
-    UniqueFd inside = dial(port.inside);
-    if (inside.valid()) connections_.emplace_back(std::move(outside), std::move(inside));
+    UniqueFd inside(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    UniqueFd outside;
+    if (inside.valid())
+      outside = UniqueFd(accept4(port.listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!outside.valid()) {
+      starved_ = is_want_of_descriptors(errno);
+      return;
+    }
+    if (dial(inside, port.inside)) connections_.emplace_back(std::move(outside), std::move(inside));
   }
 
   const std::vector<Published>& ports_;
   const Place& place_;
   const int way_;
   bool over_ = false;
+  bool starved_ = false;  ///< No descriptor is left for another connection.
   std::list<Connection> connections_;
 };
 
@@ -188,6 +203,11 @@ class Publisher {
 void publish_ports(const std::vector<Published>& ports, const Place& place, int way) {
   // A key that ends the command is not meant for it.
   setsid();
+  rlimit files{};
+  if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
   std::vector<int> kept = {way, place.user, place.net};
   for (const Published& port : ports) kept.push_back(port.listener);
   launcher::close_all_but(kept);

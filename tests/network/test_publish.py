@@ -7,6 +7,7 @@ import socket
 import stat
 import sys
 import threading
+import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "service"))
@@ -107,6 +108,27 @@ class Publish(SandboxTest):
         self.end(run)
         self.assertFalse(os.path.lexists(path))
 
+    @callers("root")
+    @back_ends("modern")
+    def test_no_link_of_somebody_elses_leads_a_socket_elsewhere(self):
+        theirs = self.make_directory("theirs", owner=1600000777)
+        victim = self.make_directory("victim", owner=0, mode=0o700)
+        for owner, followed in ((1600000777, False), (0, True)):
+            link = theirs / f"run-{owner}"
+            link.symlink_to(victim)
+            os.lchown(link, owner, owner)
+            if not followed:
+                run = self.sandbox("true", policy=published({str(link / "app.sock"): 8000}))
+                self.check_refused(run, "ELOOP", "belongs to uid 1600000777")
+                self.assertEqual(list(victim.iterdir()), [])
+                continue
+            run = self.serving("serve(8000, name('inside'))", {str(link / "app.sock"): 8000})
+            self.assertEqual(ask(str(link / "app.sock")), b"inside")
+            link.unlink()
+            link.mkdir()
+            self.end(run)
+            self.assertEqual(list(victim.iterdir()), [], "it is removed where it was made, whatever the path leads to")
+
     @back_ends("modern")
     def test_several_places_lead_to_their_ports_alone(self):
         other = free_port("127.0.0.2")
@@ -117,6 +139,35 @@ class Publish(SandboxTest):
         for address in (("127.0.0.2", self.port), ("127.0.0.1", 7000), ("127.0.0.1", other)):
             with self.assertRaises(ConnectionRefusedError, msg=address):
                 ask(address)
+        self.end(run)
+
+    @callers("root")
+    @back_ends("modern")
+    def test_without_a_descriptor_for_another_connection_it_rests_until_one_ends(self):
+        run = self.serving("serve(8000, echo)", wrap=["prlimit", "--nofile=64:64"])
+        held = [socket.create_connection(("127.0.0.1", self.port), timeout=20) for _ in range(60)]
+        descriptors = self.publisher_path(run).parent / "fd"
+        wait_for(lambda: len(list(descriptors.iterdir())) >= 62)
+        wait_for(lambda: all("State:\tS" in self.publisher(run) and not time.sleep(0.005) for _ in range(40)))
+        for connection in held[:40]:
+            connection.close()
+        held[-1].sendall(b"x")
+        self.assertEqual(held[-1].recv(1), b"x", "who has waited is served in his turn")
+        for connection in held:
+            connection.close()
+        self.assertEqual(ask(("127.0.0.1", self.port), b"again"), b"again")
+        self.end(run)
+
+    @callers("root")
+    @back_ends("modern")
+    def test_a_low_soft_limit_of_descriptors_is_not_that_of_connections(self):
+        run = self.serving("serve(8000, echo)", wrap=["prlimit", "--nofile=64:"])
+        held = [socket.create_connection(("127.0.0.1", self.port), timeout=20) for _ in range(60)]
+        for connection in held:
+            connection.sendall(b"x")
+        self.assertEqual([connection.recv(1) for connection in held], [b"x"] * 60)
+        for connection in held:
+            connection.close()
         self.end(run)
 
     @once
