@@ -30,7 +30,9 @@ using policy::in_quotes;
 using sys::UniqueFd;
 using Listing = std::unique_ptr<DIR, int (*)(DIR*)>;
 
-constexpr int kDeepest = 64;
+/// Each level has three descriptors open. What is deeper is left as it is: anybody who works there
+/// can make such a tree, and stops no claim and no later session by it.
+constexpr int kDeepest = 256;
 constexpr std::uint64_t kMostEntries = 1'000'000;
 
 /// The mount that a descriptor is of: a bind of the same file system has its device, and is another
@@ -49,8 +51,6 @@ class HandOver {
       : uid_(uid), gid_(gid), others_(others) {}
 
   Outcome<void> tree(int directory, int depth, std::uint64_t mount) {
-    if (depth > kDeepest)
-      return refuse(Code::kRefused, "the directory is deeper than " + std::to_string(kDeepest));
     const Listing list(fdopendir(openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)),
                        [](DIR* open) { return open == nullptr ? 0 : closedir(open); });
     if (!list) return call_failed(errno, "read a directory");
@@ -87,10 +87,11 @@ class HandOver {
     const UniqueFd found(openat(directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
     struct stat about {};
     if (!found.valid() || fstat(found.get(), &about) != 0) return {};  // It has gone.
-    const bool plain =
-        S_ISREG(about.st_mode) && about.st_nlink == 1 && (about.st_mode & (S_ISUID | S_ISGID)) == 0;
-    const bool taken = S_ISDIR(about.st_mode) || S_ISLNK(about.st_mode) || plain;
-    if (mount_of(found.get()) != mount || !taken || is_anothers(about)) {
+    const bool plain = S_ISLNK(about.st_mode) ||
+                       (S_ISREG(about.st_mode) && (about.st_mode & (S_ISUID | S_ISGID)) == 0);
+    const bool taken = S_ISDIR(about.st_mode) || (plain && about.st_nlink == 1);
+    const bool too_deep = S_ISDIR(about.st_mode) && depth >= kDeepest;
+    if (mount_of(found.get()) != mount || !taken || too_deep || is_anothers(about)) {
       ++left_out_;
       return {};
     }

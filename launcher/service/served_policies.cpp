@@ -24,7 +24,10 @@ using policy::in_quotes;
 using policy::Policy;
 
 constexpr std::string_view kBuiltin = "builtin:";
-constexpr std::size_t kMostPolicies = 1000;
+/// `hello` tells of all of them in one message, of which the rest needs little.
+constexpr std::size_t kMostToTell = kLargestMessage - (std::size_t{8} << 10);
+/// Of one in `hello`, beside its name.
+constexpr std::size_t kToldOfEach = 240;
 
 /// Whether nobody but root and the service itself can change what `path` is, or leads to.
 bool is_safe_from_others(std::string path) {
@@ -67,7 +70,14 @@ class Loader {
       : settings_(settings), privileged_(privileged), complaints_(complaints) {}
 
   void add(const std::string& name, const std::string& reference) {
-    if (served.contains(name) || served.size() >= kMostPolicies) return;
+    if (served.contains(name)) return;
+    const std::size_t told = name.size() + kToldOfEach;
+    if (told_ + told > kMostToTell) {
+      if (!full_ || name == settings_.policy)
+        complain(name, "there are too many: " + std::to_string(served.size()) + " are served");
+      full_ = true;
+      return;
+    }
     const bool file = !reference.starts_with(kBuiltin);
     if (file && privileged_ && !is_safe_from_others(reference))
       return complain(name, reference + " or a directory above it is not root's alone to write");
@@ -86,6 +96,7 @@ class Loader {
       return complain(name, "identity: names an id of its own; sessions have those of the pool");
     entry.policy = *std::move(policy);
     served.emplace(name, std::move(entry));
+    told_ += told;
   }
 
   void add_directory(const std::string& directory) {
@@ -103,6 +114,8 @@ class Loader {
   const policy::Settings& settings_;
   bool privileged_;
   std::vector<std::string>& complaints_;
+  std::size_t told_ = 0;  ///< Bytes, at most, that `hello` needs for them.
+  bool full_ = false;
 };
 
 tl::unexpected<Diagnostics> wrong(std::string path, std::string what) {

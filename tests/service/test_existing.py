@@ -60,6 +60,8 @@ class HandedOver(Existing):
         outside = self.dir / "outside"
         outside.write_text("x")
         (self.work / "link").symlink_to(outside)
+        (self.dir / "named twice").symlink_to(outside)
+        os.link(self.dir / "named twice", self.work / "two", follow_symlinks=False)
         os.link(outside, self.work / "hard")
         (self.work / "setuid").write_text("x")
         os.chmod(self.work / "setuid", 0o4755)
@@ -67,8 +69,9 @@ class HandedOver(Existing):
         os.mknod(self.work / "device", 0o20600, os.makedev(1, 3))
         self.adopt()
         self.assertEqual(outside.stat().st_uid, 0)
-        for name in ("hard", "setuid", "fifo", "device"):
+        for name in ("two", "hard", "setuid", "fifo", "device"):
             self.assertEqual((self.work / name).lstat().st_uid, 0, name)
+        self.assertEqual((self.work / "link").lstat().st_uid, self.service.uid)
         for name in ("", "src", "src/main.c"):
             self.assertEqual((self.work / name).stat().st_uid, self.service.uid, name)
 
@@ -95,6 +98,19 @@ class HandedOver(Existing):
         (self.work / "later/new.txt").write_text("new")
         self.assertEqual(self.service.ask("claim", workspace="w"), {"changed": 2, "left_out": 0})
         self.assertEqual((self.work / "later/new.txt").stat().st_uid, self.service.uid)
+
+    @as_root
+    @callers("root", "five")
+    def test_a_tree_that_is_too_deep_stops_no_claim_and_no_later_session(self):
+        (self.work / "/".join(["a"] * 300)).mkdir(parents=True)
+        self.adopt()
+        (self.work / "later").write_text("")
+        self.assertEqual(self.service.ask("claim", workspace="w"), {"changed": 1, "left_out": 1})
+        self.service.ask("remove", workspace="w")
+        self.service.prepare("v", {}, uid=self.service.uid + 1)
+        self.service.ask("adopt", workspace="v", path=str(self.work), owner="chown")
+        for path in ("", "later", "src/main.c", "/".join(["a"] * 256)):
+            self.assertEqual((self.work / path).stat().st_uid, self.service.uid + 1, path)
 
     @as_root
     @callers("root", "five")

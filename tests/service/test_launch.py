@@ -101,6 +101,19 @@ class Launch(ServiceTest):
         self.assertFalse([line for line in lines if "BELLJAR" in line])
         self.assertEqual(record["policy_digest"], self.digest("mine"))
 
+    def test_more_policies_than_one_answer_tells_of_are_left_out_and_complained_about(self):
+        policies = self.make_directory("many")
+        for i in range(700):
+            self.make_file(f"many/policy-number-{i:04}.json", '{"version":1,"extends":["builtin:shell@1"]}')
+        self.service.close()
+        self.service = self.start_service("--policy-dir", policies)
+        names = [policy["name"] for policy in self.service.hello["policies"]]
+        self.assertIn("policy-number-0000", names)
+        self.assertNotIn("policy-number-0699", names)
+        self.assertEqual(self.service.said().count("there are too many"), 1)
+        service = Service(self, "--policy-dir", policies, "--session-policy", "policy-number-0699", root=self.dir / "o")
+        self.assertIn("policy-number-0699 is not served: there are too many", service.refused())
+
     def test_a_token_of_the_daemons_is_not_in_any_environment(self):
         policies = self.make_directory("open")
         self.make_file("open/open.json", '{"version":1,"extends":["builtin:agent@1"],"env":{"pass":["*"],"deny":null}}')
