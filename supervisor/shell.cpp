@@ -201,7 +201,7 @@ std::size_t Shell::memory() const {
   std::size_t bytes = own_directory_.capacity() + exports_.capacity();
   if (directory_) bytes += directory_->capacity();
   if (first_names_)
-    for (const std::string& name : *first_names_) bytes += sizeof name + name.capacity();
+    for (const std::string& name : *first_names_) bytes += sizeof(std::string) + name.capacity();
   return bytes;
 }
 
