@@ -328,7 +328,10 @@ class Session : public std::enable_shared_from_this<Session> {
   /// Of an existing workspace: what others have added since becomes the session's.
   [[nodiscard]] virtual Awaitable<Outcome<void>> claim() = 0;
   enum class Recursive { kNo, kYes };
-  [[nodiscard]] virtual Awaitable<Outcome<void>> remove(std::string path, Recursive recursive) = 0;
+  /// `if_match`: of a file whose `OpenFile::etag` it is, and nothing else (kPrecondition); empty:
+  /// whatever is there.
+  [[nodiscard]] virtual Awaitable<Outcome<void>> remove(std::string path, Recursive recursive,
+                                                        std::string if_match) = 0;
   /// A tar goes to or comes from `pipe`; answers at its end.
   enum class Way { kOut, kIn };
   [[nodiscard]] virtual Awaitable<Outcome<void>> archive(std::string path, Way way,

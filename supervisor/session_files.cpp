@@ -144,10 +144,12 @@ Awaitable<Outcome<void>> SessionImpl::claim() {
   co_return Outcome<void>();
 }
 
-Awaitable<Outcome<void>> SessionImpl::remove(std::string path, Recursive recursive) {
+Awaitable<Outcome<void>> SessionImpl::remove(std::string path, Recursive recursive,
+                                             std::string if_match) {
   const std::shared_ptr<SessionImpl> self = this->self();
   Json members = place_of(spec_.id, path);
   members["recursive"] = recursive == Recursive::kYes;
+  if (!if_match.empty()) members["if_match"] = if_match;
   Request order("delete", std::move(members));
   const Outcome<Reply> reply = co_await file_work(std::move(order));
   BELLJAR_CO_TRY(reply);

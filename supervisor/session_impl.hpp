@@ -149,7 +149,8 @@ class SessionImpl final : public Session {
   [[nodiscard]] Awaitable<Outcome<OpenFile>> open(std::string path) override;
   [[nodiscard]] Awaitable<Outcome<Written>> write(WriteRequest request, UniqueFd source) override;
   [[nodiscard]] Awaitable<Outcome<void>> claim() override;
-  [[nodiscard]] Awaitable<Outcome<void>> remove(std::string path, Recursive recursive) override;
+  [[nodiscard]] Awaitable<Outcome<void>> remove(std::string path, Recursive recursive,
+                                                std::string if_match) override;
   [[nodiscard]] Awaitable<Outcome<void>> archive(std::string path, Way way, UniqueFd pipe) override;
 
   // For the core.

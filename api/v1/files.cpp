@@ -13,7 +13,7 @@
 // PUT (query: mode=0644, 0600 without it; parents=true; If-Match): the body becomes the file, once
 // all of it
 //   is there; up to 1 GiB. {"path":"a.py","size":3}: 201 when it was not there, 200 when it was.
-// DELETE (query: recursive=true): 204.
+// DELETE (query: recursive=true; If-Match, of a file): 204.
 // At most 16 files and archives are moved at once (503 `busy`).
 #include <unistd.h>
 
@@ -165,7 +165,19 @@ Awaitable<void> get_file(const V1Context& context, Exchange& exchange) {
   co_await exchange.answer(problem_response(request, file.error()));
 }
 
-// --- PUT
+// --- PUT and DELETE
+
+/// The one ETag that If-Match names; empty where there is none.
+tl::expected<std::string, Problem> wanted_etag(const Request& request) {
+  if (request.headers.count("if-none-match") > 0)
+    return tl::unexpected(Problem(400, "malformed", "If-None-Match is not understood here"));
+  if (request.headers.count("if-match") == 0) return std::string();
+  const std::string_view wanted = request.headers.find("if-match").value_or("");
+  if (wanted.size() < 3 || wanted.front() != '"' || wanted.back() != '"' ||
+      wanted.find(',') != std::string_view::npos)
+    return tl::unexpected(Problem(400, "malformed", "If-Match has to name one strong ETag"));
+  return std::string(wanted.substr(1, wanted.size() - 2));
+}
 
 std::optional<Problem> read_put(const Request& request, supervisor::WriteRequest& order) {
   if (auto problem = check_path(request)) return problem;
@@ -180,14 +192,9 @@ std::optional<Problem> read_put(const Request& request, supervisor::WriteRequest
     if (!parsed) return invalid_body({{"?mode", "expected octal digits, up to 0777"}});
     order.mode = *parsed;
   }
-  if (request.headers.count("if-none-match") > 0)
-    return Problem(400, "malformed", "If-None-Match is not understood here");
-  if (request.headers.count("if-match") == 0) return std::nullopt;
-  std::string_view wanted = request.headers.find("if-match").value_or("");
-  if (wanted.size() < 3 || wanted.front() != '"' || wanted.back() != '"' ||
-      wanted.find(',') != std::string_view::npos)
-    return Problem(400, "malformed", "If-Match has to name one strong ETag");
-  order.if_match = wanted.substr(1, wanted.size() - 2);
+  auto etag = wanted_etag(request);
+  if (!etag) return etag.error();
+  order.if_match = *std::move(etag);
   return std::nullopt;
 }
 
@@ -250,12 +257,12 @@ Awaitable<Response> delete_file(const V1Context& context, Request& request) {
   if (!problem) problem = check_path(request);
   if (!problem && request.captured[1].empty())
     problem = Problem(400, "malformed", "the workspace itself goes with its session");
-  if (!problem && request.headers.count("if-match") > 0)
-    problem = Problem(400, "malformed", "If-Match is not understood here");
+  auto etag = wanted_etag(request);
+  if (!problem && !etag) problem = etag.error();
   if (problem) co_return problem_response(request, *std::move(problem));
-  std::string path = request.captured[1];
+  std::string path = request.captured[1], if_match = *std::move(etag);
   const auto how = recursive ? Session::Recursive::kYes : Session::Recursive::kNo;
-  const Outcome<void> removed = co_await session->remove(std::move(path), how);
+  const Outcome<void> removed = co_await session->remove(std::move(path), how, std::move(if_match));
   if (!removed) co_return problem_response(request, removed.error());
   co_return no_content();
 }

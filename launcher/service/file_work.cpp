@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,6 +18,7 @@
 #include "launcher/service/fresh_file.hpp"
 #include "launcher/service/helper_process.hpp"
 #include "launcher/service/remove_tree.hpp"
+#include "launcher/sys/raw.hpp"
 #include "policy/json_tree.hpp"
 #include "policy/quote.hpp"
 #include "policy/units.hpp"
@@ -83,18 +86,57 @@ Outcome<Copied> copy_to_end(int source, int target) {
   }
 }
 
-/// Whether what has the name now may be replaced; `true` when there is nothing.
-Outcome<bool> check_target(int directory, const Write& order, uid_t owner) {
+/// What an order is about: the file that its path names, and which one it has to be.
+struct Target {
+  std::string path;
+  std::string if_match;  ///< Empty: whatever is there.
+  uid_t owner;
+};
+
+/// Whether what is called `name` now may be replaced or removed as `target`; `true` when there is
+/// nothing.
+Outcome<bool> check_target(int directory, const std::string& name, const Target& target) {
   struct stat about {};
-  const std::string name = last_part(order.path);
   const bool exists = fstatat(directory, name.c_str(), &about, AT_SYMLINK_NOFOLLOW) == 0;
-  if (!exists && errno != ENOENT) return call_failed(errno, "look at " + in_quotes(order.path));
-  if (exists && !is_plain(about, owner))
-    return refuse(Code::kRefused, in_quotes(order.path) +
+  if (!exists && errno != ENOENT) return call_failed(errno, "look at " + in_quotes(target.path));
+  if (exists && !is_plain(about, target.owner))
+    return refuse(Code::kRefused, in_quotes(target.path) +
                                       " is not a regular file of the session's with a single link");
-  if (!order.if_match.empty() && (!exists || etag_of(about) != order.if_match))
-    return refuse(Code::kChanged, in_quotes(order.path) + " is not what if_match names");
+  if (!target.if_match.empty() && (!exists || etag_of(about) != target.if_match))
+    return refuse(Code::kChanged, in_quotes(target.path) + " is not what if_match names");
   return !exists;
+}
+
+/// A name in `directory` that nothing has and nobody can guess.
+std::string secret_name() {
+  std::uint64_t random = 0;
+  // So few bytes come whole or not at all (man 2 getrandom).
+  if (getrandom(&random, sizeof random, 0) != static_cast<ssize_t>(sizeof random)) return {};
+  return ".belljar-delete-" + std::to_string(random);
+}
+
+/// The name is taken away first, for one that the session does not know, and only what was taken
+/// away with it is looked at and removed: whatever it puts in that place meanwhile stays.
+Outcome<void> delete_matching(int directory, const Target& target) {
+  const std::string name = last_part(target.path), aside = secret_name();
+  // Most of what does not match need not be moved to find that out.
+  BELLJAR_TRY(check_target(directory, name, target));
+  if (aside.empty()) return call_failed(errno, "make up a name");
+  if (renameat(directory, name.c_str(), directory, aside.c_str()) != 0) {
+    if (errno == ENOENT) return refuse(Code::kChanged, in_quotes(target.path) + " is gone");
+    return call_failed(errno, "take the name of " + in_quotes(target.path));
+  }
+  if (const Outcome<bool> same = check_target(directory, aside, target); !same) {
+    // By now the session may have put another one there: then both stay.
+    const long back = sys::raw(SYS_renameat2, directory, aside.c_str(), directory, name.c_str(),
+                               static_cast<unsigned>(RENAME_NOREPLACE));
+    if (back == 0) return tl::unexpected<Fault>(same.error());
+    return refuse(same.error().code, same.error().message + "; what was there is now called " +
+                                         in_quotes(aside) + " beside it");
+  }
+  if (unlinkat(directory, aside.c_str(), 0) != 0)
+    return call_failed(errno, "delete " + in_quotes(target.path));
+  return {};
 }
 
 // --- prepare
@@ -205,7 +247,9 @@ Outcome<Finding> open_file(int workspace, uid_t owner, const Open& order) {
 Outcome<Finding> write_file(int workspace, uid_t owner, const Write& order, int source) {
   const UniqueFd directory = BELLJAR_TRY(
       open_parent(workspace, order.path, order.parents ? Parents::kMake : Parents::kMustBe));
-  BELLJAR_TRY(check_target(directory.get(), order, owner));
+  const std::string name = last_part(order.path);
+  const Target target{order.path, order.if_match, owner};
+  BELLJAR_TRY(check_target(directory.get(), name, target));
   FreshFile fresh(directory.get(), order.mode);
   if (fresh.error() != 0)
     return call_failed(fresh.error(), "write beside " + in_quotes(order.path));
@@ -213,14 +257,18 @@ Outcome<Finding> write_file(int workspace, uid_t owner, const Write& order, int 
   const std::uint64_t size =
       order.marked ? BELLJAR_TRY(take_mark(fresh.fd(), copied)) : copied.size;
   // The copy took its time.
-  const bool created = BELLJAR_TRY(check_target(directory.get(), order, owner));
-  const int error = fresh.take_name(last_part(order.path));
+  const bool created = BELLJAR_TRY(check_target(directory.get(), name, target));
+  const int error = fresh.take_name(name);
   if (error != 0) return call_failed(error, "replace " + in_quotes(order.path));
   return Finding{Json{{"size", size}, {"created", created}}.dump(), {}};
 }
 
-Outcome<Finding> delete_file(int workspace, const Delete& order) {
+Outcome<Finding> delete_file(int workspace, uid_t owner, const Delete& order) {
   const UniqueFd parent = BELLJAR_TRY(open_parent(workspace, order.path, Parents::kMustBe));
+  if (!order.if_match.empty()) {
+    BELLJAR_CHECK(delete_matching(parent.get(), {order.path, order.if_match, owner}));
+    return Finding{};
+  }
   const std::string name = last_part(order.path);
   int error = 0;
   if (order.recursive)

@@ -21,7 +21,10 @@ inline constexpr std::size_t kMostEntries = 10000;
 /// Reads `source` to its end into a new file, which then takes the place of the old one.
 [[nodiscard]] Outcome<Finding> write_file(int workspace, uid_t owner, const Write& order,
                                           int source);
-[[nodiscard]] Outcome<Finding> delete_file(int workspace, const Delete& order);
+
+/// With `if_match`: of a plain file alone, which loses its name before it is looked at for the last
+/// time, so that nothing that takes the name meanwhile is removed in its place.
+[[nodiscard]] Outcome<Finding> delete_file(int workspace, uid_t owner, const Delete& order);
 
 /// Fills a new workspace from the body of `prepare`, of so many bytes.
 [[nodiscard]] Outcome<Finding> fill_workspace(int workspace, int body, std::uint64_t size);

@@ -74,6 +74,7 @@ Demand read_delete(Object& object) {
   Delete order;
   order.workspace = object.workspace();
   order.path = object.path(false);
+  order.if_match = object.text("if_match", false);
   order.recursive = object.boolean("recursive");
   return order;
 }

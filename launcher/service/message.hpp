@@ -68,6 +68,7 @@ struct Write {
 };
 struct Delete {
   std::string workspace, path;
+  std::string if_match;  ///< Empty: whatever is there.
   bool recursive = false;
 };
 struct Archive {

@@ -584,7 +584,7 @@ void Service::serve(std::uint64_t id, const Write& order, Descriptors descriptor
 
 void Service::serve(std::uint64_t id, const Delete& order, Descriptors) {
   work_inside(id, order.workspace, {},
-              [order](int directory, uid_t) { return delete_file(directory, order); });
+              [order](int directory, uid_t owner) { return delete_file(directory, owner, order); });
 }
 
 void Service::serve(std::uint64_t id, const Archive& order, Descriptors descriptors) {

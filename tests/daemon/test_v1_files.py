@@ -158,6 +158,12 @@ class Write(StreamTest):
         self.assertEqual(client.call("GET", path).body, b"22")
         for broken in ("a", '"a", "b"', 'W/"a"', "*"):
             client.problem(400, "malformed", "PUT", path, b"", headers={"If-Match": broken})
+            client.problem(400, "malformed", "DELETE", path, headers={"If-Match": broken})
+        client.problem(412, "precondition", "DELETE", path, headers={"If-Match": etag})
+        self.assertEqual(client.call("GET", path).body, b"22")
+        client.expect(204, "DELETE", path, headers={"If-Match": client.call("GET", path).headers["etag"]})
+        client.problem(412, "precondition", "DELETE", path, headers={"If-Match": etag})
+        client.problem(404, "not_found", "DELETE", path)
 
     @as_shipped
     def test_a_body_of_many_pieces_is_streamed_and_split_anywhere(self):
@@ -229,7 +235,7 @@ class Removal(StreamTest):
         client.expect(204, "DELETE", session + "/files/empty/x")
         client.expect(204, "DELETE", session + "/files/empty")
         client.problem(400, "malformed", "DELETE", session + "/files?recursive=true")
-        client.problem(400, "malformed", "DELETE", session + "/files/a", headers={"If-Match": '"x"'})
+        client.problem(400, "malformed", "DELETE", session + "/files/a", headers={"If-None-Match": '"x"'})
         self.assertEqual(client.expect(200, "GET", session + "/files")["entries"], [])
 
 

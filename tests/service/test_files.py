@@ -2,6 +2,8 @@
 
 import base64
 import contextlib
+import ctypes
+import functools
 import json
 import os
 import pathlib
@@ -202,6 +204,75 @@ class Files(ServiceTest):
         self.write_refused("a.txt", "changed", if_match=ok["etag"])
         self.write_refused("absent", "changed", if_match=ok["etag"])
         self.assertEqual((self.path / "a.txt").read_bytes(), b"one")
+
+    def etag(self, path):
+        ok, fds = self.service.ask("open", workspace="w", path=path)
+        os.close(fds[0])
+        return ok["etag"]
+
+    def test_what_if_match_does_not_name_is_not_deleted(self):
+        stale = self.etag("a.txt")
+        self.service.write("a.txt", b"newer")
+        for path in ("a.txt", "absent"):
+            self.refused("delete", path, "changed", if_match=stale)
+        self.as_session(lambda: os.symlink("a.txt", self.path / "link"))
+        for path in ("dir", "link"):
+            for recursive in (False, True):
+                self.refused("delete", path, "refused", if_match=stale, recursive=recursive)
+        etag = self.etag("a.txt")
+        self.as_session(lambda: os.link(self.path / "a.txt", self.path / "second"))
+        self.refused("delete", "a.txt", "refused", if_match=etag)
+        self.as_session(lambda: os.unlink(self.path / "second"))
+        self.assertEqual(sorted(os.listdir(self.path)), ["a.txt", "dir", "link"])
+        self.assertEqual(self.service.ask("delete", workspace="w", path="a.txt", recursive=False, if_match=etag), {})
+        self.assertEqual(sorted(os.listdir(self.path)), ["dir", "link"])
+
+    def test_a_file_that_is_swapped_in_while_another_is_deleted_stays(self):
+        def inodes():
+            return {entry.inode() for entry in os.scandir(self.path)}
+        self.service.write("keep", b"to stay")
+        kept, stop = (self.path / "keep").stat().st_ino, self.dir / "stop"
+        pid = os.fork()
+        if pid == 0:
+            try:
+                if AS_ROOT:
+                    os.setgroups([])
+                    os.setresgid(*[self.service.uid] * 3)
+                    os.setresuid(*[self.service.uid] * 3)
+                exchange = functools.partial(ctypes.CDLL(None).syscall, 316, -100, b"a.txt", -100, b"keep", 2)
+                os.chdir(self.path)
+                while not stop.exists():
+                    for _ in range(1000):
+                        exchange()
+            finally:
+                os._exit(0)
+        deleted = refused = 0
+        try:
+            for _ in range(3000):
+                message, fds = self.service.answer(self.service.post("open", workspace="w", path="a.txt"))
+                for fd in fds:
+                    os.close(fd)
+                if "ok" not in message or message["ok"]["inode"] == kept:
+                    continue
+                gone, _ = self.service.answer(self.service.post(
+                    "delete", workspace="w", path="a.txt", recursive=False, if_match=message["ok"]["etag"]))
+                self.assertIn(kept, inodes())
+                if "ok" not in gone:
+                    self.assertEqual(gone["error"]["code"], "changed", gone)
+                    self.assertIn(message["ok"]["inode"], inodes())
+                    refused += 1
+                else:
+                    self.assertNotIn(message["ok"]["inode"], inodes())
+                    deleted += 1
+                    missing = "keep" if (self.path / "a.txt").exists() else "a.txt"
+                    self.service.write(missing, b"to go")
+                if deleted >= 20 and refused >= 20:
+                    break
+        finally:
+            stop.touch()
+            os.waitpid(pid, 0)
+        self.assertGreater(min(deleted, refused), 0)
+        self.assertEqual(len(os.listdir(self.path)), 3)
 
     def test_no_path_leads_out(self):
         for path in ("../w2/x", "/etc/passwd", "..", ".", "dir/..", "dir/../../x", "dir//b.txt", "dir/", "./a.txt", "a\0b",

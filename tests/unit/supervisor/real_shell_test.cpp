@@ -137,7 +137,7 @@ TEST_CASE("a directory that has gone or lies outside gives the workspace, and a 
   CHECK(ended.notes[0] ==
         "the command ended in a directory that is gone; the next one begins in the workspace");
   CHECK(shell.command("mkdir e; cd e").directory == root + "/e");
-  CHECK(shell.run(shell.session->remove("e", Session::Recursive::kYes)));
+  CHECK(shell.run(shell.session->remove("e", Session::Recursive::kYes, "")));
   const ShellResult after = shell.command("pwd; echo $PWD");
   CHECK(RealShell::out(after) == root + "\n" + root + "\n");
   REQUIRE(after.notes.size() == 1);
