@@ -2,6 +2,7 @@
 // whose canonical form is the same policy.
 #include <algorithm>
 
+#include "policy/inline_policy.hpp"
 #include "policy/load.hpp"
 #include "policy/order.hpp"
 #include "policy/setting.hpp"
@@ -46,6 +47,23 @@ void check_policy(const Policy& policy) {
   FUZZ_CHECK(excesses(policy, *again).empty(), excesses(policy, *again).front().path);
 }
 
+/// What a request brings along is a policy, says nothing that is the operator's to say, and is told
+/// of in the same way.
+void check_inline(std::string_view text) {
+  const auto read = read_inline_policy(text, {});
+  if (!read) {
+    FUZZ_CHECK(!read.error().empty());
+    for (const Diagnostic& diagnostic : read.error())
+      if (diagnostic.text().size() < 4096) FUZZ_CHECK(can_be_shown(diagnostic.text()));
+    return;
+  }
+  FUZZ_CHECK(load(text, false).has_value());
+  FUZZ_CHECK(read->policy.name == kInlineName);
+  for (const char* kept : {"identity", "namespaces", "capabilities", "io", "final", "report",
+                           "tests", "filesystem.workspace"})
+    FUZZ_CHECK(!read->says(kept), kept);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -57,5 +75,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     else
       check_refusal(policy.error(), text);
   }
+  check_inline(text);
   return 0;
 }
