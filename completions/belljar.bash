@@ -5,8 +5,8 @@ _belljar_options_explain="-h --help -p --policy -v --volume -e --env -w --workdi
 _belljar_options_run="$_belljar_options_explain --record --status-fd --explain-denials"
 _belljar_options_explain+=" --can --exposure --json"
 _belljar_options_daemon="--config --listen --host --token-file --sessions-root --workspace-root --uid-base --max-sessions
-  --user --policy-dir --session-policy --session-network --simulator --sandbox --port-base --session-ttl --max-ttl --max-runs
-  --sessions-of-a-client --starts-a-minute --retention --agent-command
+  --user --policy-dir --session-policy --inline-ceiling --session-network --simulator --sandbox --port-base --session-ttl --max-ttl
+  --max-runs --sessions-of-a-client --starts-a-minute --retention --agent-command
   --term-grace --drain-timeout --log --audit --rlimit-as --rlimit-cpu --rlimit-fsize --rlimit-nproc --rlimit-nofile"
 _belljar_options_selftest="-h --help -p --policy --uid --network --json -v --verbose $_belljar_options_daemon"
 _belljar_options_doctor="-h --help -p --policy --json --fix-script $_belljar_options_daemon"
@@ -17,7 +17,7 @@ _belljar_options_policy="init check show diff schema -h --help --ceiling --origi
 # What may stand behind an option; an option of its own takes no value.
 _belljar_value() {
   case $1 in
-    -p | --policy | --ceiling | --session-policy)
+    -p | --policy | --ceiling | --session-policy | --inline-ceiling)
       compgen -W "builtin:dev@1 builtin:agent@1 builtin:strict@1 builtin:shell@1
         builtin:validator@1 builtin:install@1 builtin:bwrap@1" -- "$2"
       compgen -f -X '!*.json' -- "$2"

@@ -64,6 +64,7 @@ complete -c belljar -n "__belljar_in selftest doctor" -l max-sessions -x -d "How
 complete -c belljar -n "__belljar_in selftest doctor" -l user -x -d "Whom the daemon becomes"
 complete -c belljar -n "__belljar_in selftest doctor" -l policy-dir -r -d "Where policies are"
 complete -c belljar -n "__belljar_in selftest doctor" -l session-policy -x -d "The policy of sessions"
+complete -c belljar -n "__belljar_in selftest doctor" -l inline-ceiling -x -d "Within which clients may send policies"
 complete -c belljar -n "__belljar_in selftest doctor" -l simulator -d "Read AGENT_SIMULATOR_*"
 complete -c belljar -n "__belljar_in selftest doctor" -l session-network -x -a "auto private none shared" -d "Network of the session policy"
 complete -c belljar -n "__belljar_in selftest doctor" -l sandbox -x -a "auto off" -d "auto or off"

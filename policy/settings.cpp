@@ -46,6 +46,10 @@ constexpr SettingRow kRows[] = {
      "Where policies are that sessions can name; the first that has one counts"},
     {"policy", "--session-policy", "BELLJAR_POLICY", Form::kText, &Settings::policy,
      "The policy of sessions that name none: builtin:NAME, a name in policy_dirs, or a file"},
+    {"inline_ceiling", "--inline-ceiling", "BELLJAR_INLINE_CEILING", Form::kText,
+     &Settings::inline_ceiling,
+     "A policy, named as the one above, within which clients may send policies of their own; "
+     "without it they may not"},
     {"simulator", "--simulator", "BELLJAR_SIMULATOR", Form::kSwitch, &Settings::simulator,
      "Take the agent simulator's place, and read AGENT_SIMULATOR_*"},
     {"sandbox", "--sandbox", "BELLJAR_SANDBOX", Form::kSandbox, &Settings::sandbox,
@@ -474,6 +478,9 @@ class SettingsReader {
   }
 
   void check_whole() {
+    if (settings_.sandbox == "off" && !settings_.inline_ceiling.empty())
+      complain({set_by("inline_ceiling", "sandbox"), 0, 0}, {},
+               "without a sandbox nothing holds the policies that clients send; remove it");
     if (settings_.sandbox == "off" &&
         (settings_.network == "private" || settings_.network == "none"))
       complain({set_by("network", "sandbox"), 0, 0}, {},

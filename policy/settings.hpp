@@ -30,6 +30,7 @@ struct Settings {
   std::string user;
   std::vector<std::string> policy_dirs = {"/etc/belljar/policies", "/usr/share/belljar/policies"};
   std::string policy = "builtin:agent@1";  ///< Of sessions that name none.
+  std::string inline_ceiling;  ///< Of policies that come with requests; empty: none may.
   bool simulator = false;
   std::string sandbox = "auto";  ///< Or "off".
   std::string network;           ///< Of the session policy: auto, private, none, shared; or empty.

@@ -8,6 +8,7 @@
 
 #include "launcher/record.hpp"
 #include "launcher/service/closed_object.hpp"
+#include "policy/inline_policy.hpp"
 
 namespace belljar::service {
 namespace {
@@ -27,8 +28,15 @@ Demand read_launch(Object& object) {
     object.wrong("session", "expected 1 to 64 of A-Z, a-z, 0-9, _ and -");
   launch.uid = object.uid("uid");
   launch.workspace = object.workspace();
-  launch.policy = object.text("policy");
-  launch.digest = object.text("digest", false);
+  if (object.has("inline")) {
+    launch.inline_policy = object.text("inline");
+    launch.policy = policy::kInlineName;
+    if (launch.inline_policy->size() > policy::kLargestInline)
+      object.wrong("inline", "has more than " + policy::size_text(policy::kLargestInline));
+  } else {
+    launch.policy = object.text("policy");
+    launch.digest = object.text("digest", false);
+  }
   launch.settings = object.texts("settings", true).value_or(std::vector<std::string>{});
   launch.variables = object.map("variables");
   launch.argv = object.texts("argv", false);

@@ -38,7 +38,9 @@ struct Launch {
   uid_t uid = 0;
   std::string workspace;
   std::string policy;
-  std::string digest;                 ///< Empty: whatever it is.
+  std::string digest;  ///< Empty: whatever it is.
+  /// Comes along in place of a served one: the text of one JSON object (policy/inline_policy.hpp).
+  std::optional<std::string> inline_policy;
   std::vector<std::string> settings;  ///< "path=value"
   std::map<std::string, std::string> variables;
   std::optional<std::vector<std::string>> argv;  ///< Absent: no command of its own.

@@ -379,10 +379,15 @@ std::string Service::hello_json() const {
          {"wall_time_ms", limits.wall_time ? Json(limits.wall_time->count()) : Json()},
          {"output", limits.output ? Json(*limits.output) : Json()}});
   }
-  return Json{{"version", BELLJAR_VERSION},           {"back_end", back_end_},
-              {"uid_base", settings_.uid_base},       {"max_sessions", settings_.max_sessions},
-              {"privileged", pool_.privileged},       {"uid", pool_.own_uid},
-              {"sessions_root", workspaces_->root()}, {"sandbox", settings_.sandbox},
+  return Json{{"version", BELLJAR_VERSION},
+              {"back_end", back_end_},
+              {"uid_base", settings_.uid_base},
+              {"max_sessions", settings_.max_sessions},
+              {"privileged", pool_.privileged},
+              {"uid", pool_.own_uid},
+              {"sessions_root", workspaces_->root()},
+              {"sandbox", settings_.sandbox},
+              {"inline", policies_->ceiling() != nullptr},
               {"policies", std::move(policies)}}
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -535,7 +540,10 @@ Outcome<void> Service::check_launch(const Launch& order) {
     return refuse(Code::kBusy, "a session has the workspace " + order.workspace + " or uid " +
                                    std::to_string(order.uid));
   const ServedPolicy* served = policies_->find(order.policy);
-  if (served == nullptr)
+  if (order.inline_policy && policies_->ceiling() == nullptr)
+    return refuse(Code::kRefused,
+                  "policies that come along are not allowed; inline_ceiling is not set");
+  if (!order.inline_policy && served == nullptr)
     return refuse(Code::kNotFound, "there is no policy " + policy::in_quotes(order.policy));
   if (!order.digest.empty() && order.digest != served->policy.digest)
     return refuse(Code::kRefused,

@@ -40,8 +40,11 @@ struct Inherited {
 };
 
 /// A launch that came to nothing before there was anything to monitor.
-Record refusal(const Launch& launch, std::string reason, std::string where) {
+Record refusal(const Launch& launch, const NoPolicy& why) {
   constexpr std::size_t kLongest = 8192;  // The message has its bound.
+  std::string reason;
+  for (const policy::Diagnostic& wrong : why.wrong)
+    reason += (reason.empty() ? "" : "\n") + wrong.text();
   Record record;
   record.cause = launcher::Cause::kSetup;
   record.exit_code = 125;
@@ -49,9 +52,9 @@ Record refusal(const Launch& launch, std::string reason, std::string where) {
   record.policy_digest = launch.digest;
   record.setup = launcher::SetupFailure{};
   record.setup->step = "read the policy " + launch.policy + " with the request's changes";
-  record.setup->control = "policy";
+  record.setup->control = why.control;
   record.setup->reason = reason.substr(0, kLongest);
-  record.setup->policy = std::move(where);
+  record.setup->policy = why.wrong.front().path;
   record.setup->remedy = "ask for what the policy allows, or have its operator change it";
   return record;
 }
@@ -80,22 +83,14 @@ void work_elsewhere(policy::Policy& policy, const std::string& home) {
 
 void serve_launch(const Inherited& inherited, const Launch& launch, const UniqueFd& existing,
                   UniqueFd session) {
-  const ServedPolicy* served = inherited.policies.find(launch.policy);
-  if (served == nullptr)
-    return SessionChannel(std::move(session)).over(refusal(launch, "there is no such policy", {}));
   const policy::Id own{policy::Id::From::kCaller, 0};
   const std::string own_workspace = inherited.sessions_root + "/" + launch.workspace;
   const bool privileged = inherited.pool.privileged;
-  auto policy = policy_of_launch(*served, launch, privileged ? number(launch.uid) : own,
+  const SessionIdentity identity{privileged ? number(launch.uid) : own,
                                  privileged ? number(inherited.pool.group_of(launch.uid)) : own,
-                                 existing.valid() ? path_of(existing) : own_workspace);
-  if (!policy) {
-    std::string reason;
-    for (const policy::Diagnostic& wrong : policy.error())
-      reason += (reason.empty() ? "" : "\n") + wrong.text();
-    return SessionChannel(std::move(session))
-        .over(refusal(launch, reason, policy.error().front().path));
-  }
+                                 existing.valid() ? path_of(existing) : own_workspace};
+  auto policy = policy_of_launch(inherited.policies, launch, identity);
+  if (!policy) return SessionChannel(std::move(session)).over(refusal(launch, policy.error()));
   SessionOrder order;
   order.policy = *std::move(policy);
   if (existing.valid()) {
