@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 
+from cgroup_places import HAS_V1, Places
 from harness import BUILD, SANITIZED, STAGE, SandboxTest, descendants, main
 
 TRAP = "tests/tools/belljar_trap"
@@ -24,7 +25,7 @@ def build_trap():
     return target
 
 
-class Allocation(SandboxTest):
+class Allocation(Places, SandboxTest):
 
     def setUp(self):
         super().setUp()
@@ -58,6 +59,26 @@ class Allocation(SandboxTest):
                   "limits": {"rlimits": {"nofile": 64, "core": "0B"}, "wall_time": "10s"},
                   "syscalls": {"base": "agent@1", "rules": {"sync": "EPERM"}}}
         self.check_exited(self.sandbox("true", policy=policy, binary=self.trap))
+
+    def test_nor_with_what_belljar_does_beside_the_sandbox(self):
+        for name in ("low", "upper", "upper-work"):
+            self.make_directory(name, owner=self.uid)
+        overlay = {"type": "overlay", "lower": [str(self.dir / "low")]}
+        mounts = {"/memory": {**overlay, "size": "1MiB"}, "/dev/mqueue": {"type": "mqueue"},
+                  "/kept": {**overlay, "upper": str(self.dir / "upper"), "work": str(self.dir / "upper-work")}}
+        workspace, limits, before = {}, {"output": "1MiB", "disk": "1GiB"}, []
+        if self.caller == "root" and self.back_end == "modern":
+            os.chown(self.work, self.uid + 1, self.uid + 1)
+            workspace = {"idmap": "owner"}
+        if HAS_V1:
+            self.make_places()
+            before = self.placed()
+            limits = {**limits, "memory": "256MiB", "processes": 50, "cpus": 2, "cpu_time": "1m"}
+        policy = {"limits": limits, "filesystem": {"workspace": workspace, "mounts": mounts}}
+        self.check_exited(self.sandbox("true", policy=policy, binary=self.trap, before=before))
+
+    def test_nor_with_a_terminal_of_its_own(self):
+        self.check_exited(self.sandbox("true", policy={"io": {"tty": "new"}}, binary=self.trap))
 
     def test_nor_when_a_step_fails(self):
         missing = {"filesystem": {"mounts": {"/x": {"type": "bind", "source": "/no/such"}}}}
