@@ -5,11 +5,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "policy/base/unique_fd.hpp"
 
 namespace belljar::api {
 
@@ -35,7 +38,10 @@ struct Peer {
   bool local = false;                  ///< Over the unix socket.
   uid_t uid = static_cast<uid_t>(-1);  ///< Of a local peer.
   gid_t gid = static_cast<gid_t>(-1);
-  pid_t pid = 0;        ///< The same; 0 where it is in no PID namespace of ours.
+  pid_t pid = 0;  ///< The same; 0 where it is in no PID namespace of ours.
+  /// The pidfd of whoever has connected, from the start: the connection may be another's by now,
+  /// and the number. Nothing where it had ended before.
+  std::shared_ptr<const UniqueFd> process = {};
   std::string address;  ///< "127.0.0.1:40312", or "uid 0".
 };
 

@@ -5,11 +5,15 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+extern "C" {  // glibc 2.36 has forgotten to say so itself.
+#include <sys/pidfd.h>
+}
 #include <sys/socket.h>
 
 #include <array>
 #include <boost/asio/generic/stream_protocol.hpp>
 #include <boost/asio/write.hpp>
+#include <cerrno>
 #include <cstdio>
 #include <set>
 
@@ -61,6 +65,18 @@ class Deadline {
   std::shared_ptr<State> state_;
 };
 
+/// Who has connected, whatever has become of him (Linux 6.5); before that, who has his number now.
+std::shared_ptr<const UniqueFd> process_of(int descriptor, pid_t pid) {
+#ifndef SO_PEERPIDFD
+  constexpr int SO_PEERPIDFD = 77;  // asm-generic/socket.h
+#endif
+  int pidfd = -1;
+  socklen_t size = sizeof pidfd;
+  if (getsockopt(descriptor, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &size) != 0)
+    pidfd = errno == ENOPROTOOPT ? ::pidfd_open(pid, 0) : -1;
+  return pidfd < 0 ? nullptr : std::make_shared<const UniqueFd>(pidfd);
+}
+
 Peer peer_of(int descriptor) {
   Peer peer;
   sockaddr_storage storage{};
@@ -75,6 +91,7 @@ Peer peer_of(int descriptor) {
     peer.uid = who.uid;
     peer.gid = who.gid;
     peer.pid = who.pid;
+    if (who.pid > 0) peer.process = process_of(descriptor, who.pid);
     peer.address = "uid " + std::to_string(who.uid);
   } else if (storage.ss_family == AF_INET) {
     const auto* address = reinterpret_cast<const sockaddr_in*>(&storage);

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import threading
@@ -186,6 +187,40 @@ class DieWith(ShellTest):
         self.assertEqual(v1.expect(200, "GET", session)["record"]["cause"], "owner_gone")
         self.assertEqual(v1.expect(200, "GET", other)["state"], "running")
         self.assertEqual([uid for uid in range(UID_BASE + 1, UID_BASE + POOL_SIZE) if processes_of(uid)], [])
+
+    @as_shipped
+    def test_it_is_never_who_has_the_clients_number_by_now(self):
+        v1 = self.v1()
+        ours, theirs = socket.socketpair()
+        client = os.fork()
+        if client == 0:
+            connection = socket.socket(socket.AF_UNIX)
+            connection.connect(str(v1.socket_path))
+            connection.sendall(b"GET /v1/host HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            connection.recv(1)  # It has been accepted.
+            socket.send_fds(theirs, [b"x"], [connection.fileno()])
+            os._exit(0)
+        _, (number,), _, _ = socket.recv_fds(ours, 1, 1)
+        os.waitpid(client, 0)
+        stranger = None
+        for _ in range(200):
+            pathlib.Path("/proc/sys/kernel/ns_last_pid").write_text(str(client - 1))
+            stranger = subprocess.Popen(["sleep", "600"])
+            self.addCleanup(stranger.wait)
+            self.addCleanup(stranger.kill)
+            if stranger.pid == client:
+                break
+        self.assertEqual(stranger.pid, client, "somebody has the number")
+        body = json.dumps({**SHELL, "die_with": "client"}).encode()
+        with socket.socket(fileno=number) as connection:
+            connection.settimeout(20)
+            connection.sendall(b"POST /v1/sessions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                               b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            said = b""
+            while piece := connection.recv(65536):
+                said += piece
+        self.assertIn(b"the process that has connected has ended", said)
+        self.assertEqual(v1.expect(200, "GET", "/v1/sessions")["sessions"], [])
 
     @as_shipped
     def test_over_tcp_a_lease_is_held_instead(self):
