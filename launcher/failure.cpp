@@ -261,6 +261,7 @@ SetupFailure describe_failure(const Plan& plan, const policy::Policy& policy, co
 SetupFailure describe_refusal(const Error& error, const policy::Policy& policy) {
   SetupFailure failure;
   if (error.sys_errno != 0) failure.error = errno_name(error.sys_errno);
+  failure.number = error.sys_errno;
   failure.reason = error.what;
   failure.policy = origin_text(policy, error.where);
   failure.remedy = error.remedy;

@@ -39,6 +39,7 @@
 #include "launcher/sys/id_ranges.hpp"
 #include "launcher/sys/kernel.hpp"
 #include "launcher/sys/proc.hpp"
+#include "launcher/sys/process_status.hpp"
 #include "launcher/sys/raw.hpp"
 #include "launcher/sys/read_file.hpp"
 #include "launcher/sys/session_credentials.hpp"
@@ -178,6 +179,7 @@ class Launcher {
         if (attempt() == Attempt::kUnavailable) record_.cause = Cause::kSetup;
       }
     }
+    if (unheard_end_ != 0) refuse_unheard_end();
     cgroups_.remove();
     published_.end();
     end_network();
@@ -203,6 +205,12 @@ class Launcher {
     record_.cause = Cause::kSetup;
     record_.exit_code = 125;
     record_.setup = describe_refusal(error, policy_);
+  }
+
+  /// Nothing true could be said of how the run has ended.
+  void refuse_unheard_end() {
+    record_.signal.reset();
+    refuse({ErrorKind::kSystem, unheard_end_, "wait for the end of the sandbox", {}, {}});
   }
 
   void refuse_step(const StepFailure& failed) {
@@ -547,9 +555,21 @@ class Launcher {
 
   // --- while it runs ---------------------------------------------------------------------------
 
+  static constexpr std::size_t kOwn = 9;  ///< What belljar waits for, beside what it passes on.
+
+  /// As ppoll, without those that are not there: the kernel takes no more than RLIMIT_NOFILE says.
+  static int wait_for_any(std::span<pollfd> all, const timespec* timeout) {
+    std::array<pollfd, kOwn + OutputRelay::kPolls + TerminalRelay::kPollCount> open{};
+    const auto is_open = [](const pollfd& one) { return one.fd >= 0; };
+    const auto end = std::ranges::copy_if(all, open.begin(), is_open).out;
+    const int count = ppoll(open.data(), static_cast<nfds_t>(end - open.begin()), timeout, nullptr);
+    auto from = open.begin();
+    for (pollfd& one : all) one.revents = is_open(one) && count > 0 ? (from++)->revents : short{0};
+    return count;
+  }
+
   Attempt watch() {
     for (;;) {
-      constexpr std::size_t kOwn = 9;
       std::array<pollfd, kOwn + OutputRelay::kPolls + TerminalRelay::kPollCount> ready = {
           {{control_.get(), POLLIN, 0},
            {signals_.get(), POLLIN, 0},
@@ -566,7 +586,7 @@ class Launcher {
       const std::optional<Clock::time_point> deadline = end_time();
       if (deadline && Clock::now() >= *deadline) return time_is_up();
       const std::optional<timespec> timeout = time_until(deadline);
-      const int count = ppoll(ready.data(), ready.size(), timeout ? &*timeout : nullptr, nullptr);
+      const int count = wait_for_any(ready, timeout ? &*timeout : nullptr);
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) return give_up("watch the sandbox", errno);
       if (started_ && meter_.work()) return end_with(Cause::kDisk);
@@ -729,7 +749,8 @@ class Launcher {
         if (left.count() <= 0) return false;
         timeout = std::min<std::int64_t>(timeout, left.count());
       }
-      const int count = poll(ready.data(), ready.size(), static_cast<int>(timeout));
+      const timespec patience{timeout / 1000, timeout % 1000 * 1'000'000};
+      const int count = wait_for_any(ready, &patience);
       if (count == 0 && was_asked_to_end()) return false;
       if (count <= 0) continue;
       relay_.move(ready.data() + 1);
@@ -772,8 +793,7 @@ class Launcher {
     const int number = static_cast<int>(info.ssi_signo);
     passed_on_ |= std::uint64_t{1} << number;
     if (!started_) {
-      const bool ends =
-          number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+      const bool ends = asks_for_end(number);
       if (ends && reaper_will_obey()) return send_signal(number);
       if (ends) {
         record_.signal = number;
@@ -783,11 +803,49 @@ class Launcher {
     }
     if (number == SIGWINCH && terminal_.active()) return terminal_.take_size_over();
     if (number == SIGCONT) terminal_.enter();
-    // What comes from the terminal it has told bwrap's command itself, in the same process group.
-    if (!plan_.drop_in || info.ssi_code != SI_KERNEL) send_signal(number);
+    if (!terminal_has_told_command(info)) send_signal(number);
+    if (asks_for_end(number) && is_lost_on_command(number)) {
+      ended_for_ = number;
+      kill_sandbox();
+    }
     // The command must not go on reading a terminal that its caller has taken back. (With a
     // terminal of its own it says so when it has stopped.)
-    if (number == SIGTSTP && !terminal_.active()) raise(SIGSTOP);
+    if (number != SIGTSTP || terminal_.active()) return;
+    raise(plan_.drop_in ? SIGTSTP : SIGSTOP);
+    if (plan_.drop_in) take_stop();
+  }
+
+  static bool asks_for_end(int number) {
+    return number == SIGINT || number == SIGTERM || number == SIGHUP || number == SIGQUIT;
+  }
+
+  /// What comes from the terminal it tells the foreground's process group, to which bwrap's command
+  /// belongs without a session of its own; of a hangup, the session's leader alone.
+  [[nodiscard]] bool terminal_has_told_command(const signalfd_siginfo& info) const {
+    if (!plan_.drop_in || info.ssi_code != SI_KERNEL) return false;
+    if (info.ssi_signo == SIGHUP && getsid(0) == getpid()) return false;
+    return step_of<NewSession>() < 0;
+  }
+
+  /// A pid namespace's first process is sent nothing that it has no handler for, from outside
+  /// neither (man 7 pid_namespaces). One that ignores or blocks the signal has said what it wants.
+  [[nodiscard]] bool is_lost_on_command(int number) const {
+    const int step = step_of<CreateNamespaces>();
+    if (!direct_ || step < 0) return false;
+    const auto& made = plan_.steps[static_cast<std::size_t>(step)];
+    if ((std::get<CreateNamespaces>(made.action).flags & CLONE_NEWPID) == 0) return false;
+    const std::optional<sys::ProcessStatus> status = sys::status_of(init_pid_);
+    return status && (status->expected_signals >> (number - 1) & 1) == 0;
+  }
+
+  /// Stops for a SIGTSTP that waits, as the kernel does for a key: not where nobody could let us go
+  /// on (an orphaned process group).
+  static void take_stop() {
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &stop, nullptr);
+    sigprocmask(SIG_BLOCK, &stop, nullptr);
   }
 
   /// The command has stopped on its own terminal, by a key or by itself: so does belljar, with its
@@ -798,12 +856,8 @@ class Launcher {
   void stop_likewise() {
     if (!terminal_.in_foreground()) return;
     terminal_.leave();
-    sigset_t stop;
-    sigemptyset(&stop);
-    sigaddset(&stop, SIGTSTP);
     kill(0, SIGTSTP);
-    sigprocmask(SIG_UNBLOCK, &stop, nullptr);
-    sigprocmask(SIG_BLOCK, &stop, nullptr);
+    take_stop();
     terminal_.enter();
     send_signal(SIGCONT);
   }
@@ -951,7 +1005,11 @@ class Launcher {
         return move_clocks();
       case MessageKind::kWaits:
         if (!init_.valid()) return ended_silently();
-        if (events_.born) events_.born(init_pid_);
+        if (events_.born)
+          if (Status told = events_.born(init_pid_); !told) {
+            own_failure_ = told.error();
+            return cannot_act();
+          }
         if (const int error = let_go_on(); error != 0) return give_up("let init go on", error);
         return std::nullopt;
       case MessageKind::kHelper:
@@ -1101,11 +1159,18 @@ class Launcher {
     Message message;
     message.kind = MessageKind::kEnded;
     message.status = end_.si_code == CLD_EXITED ? (end_.si_status & 0xff) << 8 : end_.si_status;
+    if (ended_for_ != 0 && message.status == SIGKILL) message.status = ended_for_;
     return ended(message);
   }
 
   Attempt ended(const Message& message) {
-    if (plan_.drop_in && plan_.drop_in->lingers) init_.reset();
+    // What a command has left running goes on, unless the command was told to end.
+    if (plan_.drop_in && plan_.drop_in->lingers) {
+      if (WIFSIGNALED(message.status) && (passed_on_ >> WTERMSIG(message.status) & 1) != 0)
+        kill_sandbox();
+      else
+        init_.reset();
+    }
     finish();
     if (WIFEXITED(message.status)) {
       record_.cause = Cause::kExited;
@@ -1175,6 +1240,7 @@ class Launcher {
     long rc = 0;
     do rc = sys::raw(SYS_waitid, static_cast<int>(P_PIDFD), init_.get(), &end_, WEXITED, &usage);
     while (rc == -EINTR);
+    if (rc < 0) unheard_end_ = static_cast<int>(-rc);
     const auto time = [](const timeval& value) {
       return std::chrono::microseconds(value.tv_sec * 1'000'000 + value.tv_usec);
     };
@@ -1240,6 +1306,8 @@ class Launcher {
   bool direct_ = false;  ///< The command takes init's place.
   UniqueFd parent_;      ///< The launcher's, where all ends with it.
   siginfo_t end_{};      ///< How init ended.
+  int ended_for_ = 0;    ///< The signal that would not have ended the command.
+  int unheard_end_ = 0;  ///< Why that is not known, an errno.
   Record record_;
 };
 

@@ -13,6 +13,7 @@
 #include "launcher/plan.hpp"
 #include "launcher/record.hpp"
 #include "launcher/sys/unique_fd.hpp"
+#include "policy/base/result.hpp"
 
 namespace belljar::launcher {
 
@@ -32,8 +33,8 @@ struct Events {
   std::function<void(int signal)> stopped;  ///< The command was stopped.
   std::function<void()> continued;
   std::function<void(const Watched&)> armed = {};  ///< The command has begun.
-  /// A literal plan's init is there and waits for the return.
-  std::function<void(int pid)> born = {};
+  /// A literal plan's init is there and waits for the return; an error ends it.
+  std::function<Status(int pid)> born = {};
 };
 
 /// Init's word on something other than the plan's own command.

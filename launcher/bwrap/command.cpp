@@ -72,13 +72,14 @@ std::vector<std::pair<std::string, std::string>> facts_of(const Plan& plan, int 
   return facts;
 }
 
-void write_all(int fd, const std::string& text) {
+Status write_all(int fd, const std::string& text, const char* what) {
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t wrote = write(fd, text.data() + done, text.size() - done);
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote <= 0) return;  // Who does not read needs no answer.
+    if (wrote <= 0) return sys_failure(errno, std::string("Write to ") + what);
     done += static_cast<std::size_t>(wrote);
   }
+  return {};
 }
 
 std::string as_json(const std::vector<std::pair<std::string, std::string>>& facts,
@@ -89,19 +90,24 @@ std::string as_json(const std::vector<std::pair<std::string, std::string>>& fact
   return text + after;
 }
 
-/// Tells what was made, and waits for whoever writes the id maps.
-void tell_of_birth(const Options& options, const Plan& plan, int pid) {
+/// Tells what was made, and waits for whoever writes the id maps. An error where it was not told:
+/// then the command must not begin.
+Status tell_of_birth(const Options& options, const Plan& plan, int pid) {
   const auto facts = facts_of(plan, pid);
   if (options.info_fd >= 0) {
-    write_all(options.info_fd, as_json(facts, "\n    ", ",\n    ", "\n}\n"));
+    BELLJAR_CHECK(
+        write_all(options.info_fd, as_json(facts, "\n    ", ",\n    ", "\n}\n"), "info_fd"));
     close(options.info_fd);
   }
-  if (options.status_fd >= 0) write_all(options.status_fd, as_json(facts, " ", ", ", " }\n"));
-  if (options.userns_block_fd < 0) return;
+  if (options.status_fd >= 0)
+    BELLJAR_CHECK(
+        write_all(options.status_fd, as_json(facts, " ", ", ", " }\n"), "json_status_fd"));
+  if (options.userns_block_fd < 0) return {};
   char byte = 0;
   while (read(options.userns_block_fd, &byte, 1) < 0 && errno == EINTR) {
   }
   close(options.userns_block_fd);
+  return {};
 }
 
 /// As a caller that waits for it would have died of the signal without us.
@@ -141,10 +147,12 @@ int launch_prepared(const Prepared& prepared, const Speaker& speaker) {
   const Options& options = prepared.options;
   policy::Policy policy;
   policy.name = "bwrap";
-  if (options.info_fd >= 0 || options.status_fd >= 0) signal(SIGPIPE, SIG_IGN);
   Events events;
-  events.born = [&](int pid) { tell_of_birth(options, prepared.plan, pid); };
+  // With SIGPIPE blocked, as everything is then.
+  events.born = [&](int pid) { return tell_of_birth(options, prepared.plan, pid); };
   const Record record = launch(prepared.plan, policy, prepared.host, events);
+  // Not before: the command would ignore it, too.
+  signal(SIGPIPE, SIG_IGN);
   if (record.setup)
     for (const std::string& line : failure_lines(prepared.plan, *record.setup))
       speaker.complain(line);
@@ -154,7 +162,9 @@ int launch_prepared(const Prepared& prepared, const Speaker& speaker) {
         "ended");
   const int status = status_of(record);
   if (options.status_fd >= 0 && !record.setup)
-    write_all(options.status_fd, "{ \"exit-code\": " + std::to_string(status) + " }\n");
+    // Who does not read needs no answer.
+    (void)write_all(options.status_fd, "{ \"exit-code\": " + std::to_string(status) + " }\n",
+                    "json_status_fd");
   die_likewise(record);
   return status;
 }

@@ -6,6 +6,7 @@
 
 #include "launcher/bwrap/command.hpp"
 #include "launcher/sys/descriptors.hpp"
+#include "launcher/sys/signals.hpp"
 
 int main(int argc, char** argv) {
   // One launch a process: memory is taken in one piece and never given back before the end.
@@ -14,6 +15,10 @@ int main(int argc, char** argv) {
   if (argc < 1) return 1;
   if (!belljar::sys::guard_descriptors()) {
     std::perror("bwrap: no /proc, or no /dev/null for a closed stream");
+    return 1;
+  }
+  if (!belljar::sys::expect_children()) {
+    std::perror("bwrap: cannot expect children");
     return 1;
   }
   return belljar::launcher::bwrap::run(argv[0], {argv + 1, argv + argc});

@@ -19,6 +19,7 @@
 #include "launcher/cli/service_command.hpp"
 #include "launcher/cli/test_command.hpp"
 #include "launcher/sys/descriptors.hpp"
+#include "launcher/sys/signals.hpp"
 #include "policy/command_line.hpp"
 #include "policy/suggest.hpp"
 
@@ -233,7 +234,8 @@ int main(int argc, char** argv) {
   // One launch a process: memory is taken in one piece and never given back before the end.
   mallopt(M_TOP_PAD, 512 << 10);
   mallopt(M_TRIM_THRESHOLD, 64 << 20);
-  if (!belljar::sys::guard_descriptors()) return belljar::launcher::kBelljarFailed;
+  if (!belljar::sys::guard_descriptors() || !belljar::sys::expect_children())
+    return belljar::launcher::kBelljarFailed;
   // Its options are bwrap's, and so are its errors.
   if (argc > 1 && std::string_view(argv[1]) == "bwrap")
     return belljar::launcher::bwrap::run(std::string(argv[0]) + " bwrap", {argv + 2, argv + argc});

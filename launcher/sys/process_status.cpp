@@ -39,6 +39,11 @@ std::optional<ProcessStatus> status_of(pid_t pid) {
   found.name = text.substr(kName.size(), text.find('\n') - kName.size());
   found.uids = numbers<std::uint64_t>(field(text, "Uid"));
   found.numbers = numbers<pid_t>(field(text, "NSpid"));
+  for (const char* key : {"SigBlk", "SigIgn", "SigCgt"}) {
+    std::uint64_t some = 0;
+    field(text, key) >> std::hex >> some;
+    found.expected_signals |= some;
+  }
   const bool whole = (field(text, "State") >> found.state) &&
                      (field(text, "PPid") >> found.parent) &&
                      (field(text, "Threads") >> found.threads) && !found.uids.empty();

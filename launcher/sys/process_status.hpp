@@ -17,6 +17,8 @@ struct ProcessStatus {
   std::uint64_t threads = 0;
   std::vector<std::uint64_t> uids;  ///< Real, effective, saved, file system.
   std::vector<pid_t> numbers;       ///< In each of its pid namespaces, the innermost last.
+  /// A bit for each signal, 1 the lowest, that is handled, ignored or blocked.
+  std::uint64_t expected_signals = 0;
 
   /// Nothing of it runs any more. A zombie with threads does: its first one has ended.
   [[nodiscard]] bool has_ended() const { return (state == 'Z' && threads <= 1) || state == 'X'; }

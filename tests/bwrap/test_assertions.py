@@ -46,6 +46,27 @@ class Reports(BwrapTest):
             run, status = self.told("--json-status-fd", *HOST, *variant, "true")
             self.assertEqual(json.loads(status.splitlines()[-1]), {"exit-code": 0}, str(run))
 
+    def test_a_command_whose_birth_cannot_be_told_does_not_begin(self):
+        begun = self.work / "begun"
+        reading = os.open("/dev/null", os.O_RDONLY)
+        self.addCleanup(os.close, reading)
+        deaf, mouth = os.pipe()
+        os.close(deaf)
+        self.addCleanup(os.close, mouth)
+        for option, name in (("--info-fd", "info_fd"), ("--json-status-fd", "json_status_fd")):
+            for variant in ((), ("--unshare-pid",)):
+                for fd, why in ((99, "Bad file descriptor"), (reading, "Bad file descriptor"), (mouth, "Broken pipe")):
+                    self.bad("--bind", "/", "/", *variant, option, fd, "touch", begun, fds=[] if fd == 99 else [fd],
+                             says=f"Write to {name}: {why}")
+                    self.assertFalse(begun.exists())
+        self.told("--info-fd", "--bind", "/", "/", "touch", begun)
+        self.assertTrue(begun.exists())
+
+    def test_a_command_that_is_told_of_ends_by_a_pipe_that_nobody_reads(self):
+        for option in ("--info-fd", "--json-status-fd"):
+            run, _ = self.told(option, *HOST, "bash", "-c", "yes | head -n1 >/dev/null; echo ${PIPESTATUS[0]}")
+            self.assertEqual(run.out, "141\n", str(run))
+
     def test_the_information_has_the_pid_on_a_line_of_its_own(self):
         _, info = self.told("--info-fd", *HOST, "--unshare-pid", "true")
         self.assertRegex(info, re.compile(r'^\s*"child-pid": \d+,?$', re.MULTILINE))

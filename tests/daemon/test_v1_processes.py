@@ -269,6 +269,12 @@ class Exec(V1Test):
 class Run(V1Test):
 
     @as_shipped
+    def test_a_caller_of_belljards_that_ignores_its_children_changes_no_answer(self):
+        before = self.prefix()
+        self.prefix = lambda: [*before, "env", "--ignore-signal=CHLD"]
+        self.assertEqual(self.v1().expect(200, "POST", "/v1/run", {"shell": "exit 4"})["exit_code"], 4)
+
+    @as_shipped
     def test_a_run_is_one_answer_and_nothing_is_kept(self):
         v1 = self.v1()
         done = v1.expect(200, "POST", "/v1/run", {"shell": "cat a; exit 4", "files": {"a": "hello"}, "policy": "builtin:validator@1"})

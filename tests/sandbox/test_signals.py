@@ -30,6 +30,10 @@ class Forwarding(SandboxTest):
             running.send(number)
             running.wait_for_output(number.name)
 
+    def test_a_caller_that_ignores_its_children_hears_how_the_command_has_ended(self):
+        ignoring = ("env", "--ignore-signal=CHLD")
+        self.assertEqual(self.sandbox("sh", "-c", "exit 5", wrap=ignoring).code, 5)
+
     def test_they_reach_its_whole_process_group(self):
         running = self.start_inside("""
             child = os.fork()

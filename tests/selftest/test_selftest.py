@@ -39,6 +39,10 @@ class Answers(SelftestCase):
         self.check_ok(run)
 
     @not_sanitized
+    def test_it_holds_for_a_caller_that_ignores_its_children(self):
+        self.check_ok(self.selftest(wrap=("env", "--ignore-signal=CHLD")))
+
+    @not_sanitized
     def test_each_preset_holds(self):
         for preset in PRESETS:
             with self.subTest(preset=preset):
