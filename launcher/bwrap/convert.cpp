@@ -211,6 +211,7 @@ class ToPolicy {
     lack_if(options_.userns2 >= 0, "--userns2");
     lack_if(options_.pidns >= 0, "--pidns");
     lack_if(options_.as_pid_1, "--as-pid-1");
+    lack_if(options_.userns_disabled, "--assert-userns-disabled");
   }
 
   const Options& options_;
@@ -272,6 +273,7 @@ class ToArguments {
     lack_if(identity.gid.from != From::kCaller, "identity.gid");
     lack_if(identity.ids.has_value(), "identity.ids");
     lack_if(!identity.groups.empty(), "identity.groups");
+    lack_if(identity.umask != policy::Identity().umask, "identity.umask");
   }
 
   void add_mode(const policy::Mount& mount) {
@@ -317,6 +319,10 @@ class ToArguments {
     const bool flags = mount.noexec || mount.noatime || !mount.nosuid;
     lack_if(flags, (where + ": noexec, noatime and nosuid cannot be chosen").c_str());
     lack_if(mount.inodes.has_value(), (where + ".inodes").c_str());
+    const bool sized = mount.type == Type::kDev || mount.type == Type::kOverlay;
+    lack_if(sized && mount.size.has_value(), (where + ".size").c_str());
+    lack_if(mount.type == Type::kOverlay && mount.mode.has_value(), (where + ".mode").c_str());
+    lack_if(mount.type == Type::kProc && mount.readonly, (where + ".readonly").c_str());
     lack_if(mount.subset != policy::ProcSubset::kAll || mount.hidepid != policy::HidePid::kOff,
             (where + ": subset, hidepid").c_str());
   }
@@ -348,6 +354,8 @@ class ToArguments {
       say({files.workspace->readonly ? "--ro-bind" : "--bind", path, path, "--chdir", path});
     }
     lack_if(files.workspace && files.workspace->path == ".", "filesystem.workspace.path");
+    lack_if(files.workspace && files.workspace->idmap != policy::IdMapping::kNone,
+            "filesystem.workspace.idmap");
     lack_if(files.root == policy::RootKind::kHost, "filesystem.root");
     lack_if(!files.mask.empty(), "filesystem.mask");
     lack_if(files.toolchains, "filesystem.toolchains");
@@ -370,14 +378,22 @@ class ToArguments {
   }
 
   void note_the_rest() {
-    lack_if(policy_.syscalls.base != policy::SyscallBase::kNone || !policy_.syscalls.rules.empty(),
+    const policy::Syscalls& calls = policy_.syscalls;
+    lack_if(calls.base != policy::SyscallBase::kNone || !calls.rules.empty() ||
+                calls.default_action || calls.mode != policy::SyscallMode::kEnforce,
             "syscalls");
+    lack_if(!policy_.network.publish.empty(), "network.publish");
     lack_if(policy_.landlock.asks_for_something(), "landlock");
     const policy::Limits& limits = policy_.limits;
     lack_if(limits.wall_time || limits.cpu_time || limits.output || limits.disk || limits.memory ||
                 limits.swap || limits.processes || limits.cpus || !limits.rlimits.empty(),
             "limits");
-    lack_if(policy_.io.tty != policy::Tty::kNone, "io.tty");
+    const policy::Io& io = policy_.io;
+    lack_if(io.tty != policy::Tty::kNone, "io.tty");
+    lack_if(io.standard_input != policy::Stdio::kInherit, "io.stdin");
+    lack_if(io.standard_output != policy::Stdio::kInherit, "io.stdout");
+    lack_if(io.standard_error != policy::Stdio::kInherit, "io.stderr");
+    lack_if(!io.keep.empty(), "io.keep");
     lack_if(!policy_.tests.empty(), "tests");
   }
 

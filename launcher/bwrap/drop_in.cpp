@@ -88,6 +88,8 @@ class Planner {
         own_user_(makes_user_namespace(options, host, inherited)) {}
 
   Result<Plan> make() {
+    if (options_.directory && options_.directory->empty())
+      return tl::unexpected(refusal(ENOENT, "Can't chdir to "));
     prepare();
     add_namespaces();
     add_init();
@@ -141,7 +143,7 @@ class Planner {
   void add_namespaces() {
     const auto join = [this](int fd, const char* kind, std::uint64_t flag) {
       if (fd < 0) return;
-      const std::string path = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd);
+      const std::string path = "/proc/" + inherited_.number + "/fd/" + std::to_string(fd);
       add(Side::kLauncher, JoinNamespace{kind, flag, path}, "namespaces");
     };
     join(options_.userns, "user", CLONE_NEWUSER);
@@ -356,10 +358,22 @@ Result<std::string> path_of_descriptor(int fd) {
   return std::string(path.data());
 }
 
+/// A name that ends in a slash is a directory's.
+Status refuse_directory_for_file(const FileOperation& file) {
+  if (!file.target.ends_with("/")) return {};
+  const bool content = file.kind == FileKind::kFile || file.kind == FileKind::kBindData;
+  const bool binds = file.kind == FileKind::kBind || file.kind == FileKind::kBindDescriptor;
+  struct stat about {};
+  if (!content && !(binds && stat(file.source.c_str(), &about) == 0 && !S_ISDIR(about.st_mode)))
+    return {};
+  return fail(refusal(EISDIR, "Can't create file at " + file.target));
+}
+
 Status resolve(FileOperation& file) {
   if (file.kind == FileKind::kBindDescriptor)
     file.source = BELLJAR_TRY(path_of_descriptor(file.descriptor));
   if (file.kind == FileKind::kBind) file.source = BELLJAR_TRY(real_path(file.source));
+  BELLJAR_CHECK(refuse_directory_for_file(file));
   if (file.kind != FileKind::kOverlay) return {};
   for (std::string& layer : file.layers) layer = BELLJAR_TRY(real_path(layer));
   if (file.readonly || file.memory) return {};
@@ -384,6 +398,9 @@ Result<Inherited> look_around(const Options& options, std::vector<int> descripto
   std::memcpy(&found.signal_mask, &mask, sizeof found.signal_mask);
   found.umask = umask(022);
   umask(found.umask);
+  std::array<char, 16> number{};
+  if (readlinkat(sys::proc_directory(), "self", number.data(), number.size() - 1) > 0)
+    found.number = number.data();
   std::array<char, PATH_MAX> here{};
   if (getcwd(here.data(), here.size()) != nullptr && here[0] == '/') found.directory = here.data();
   if (options.user == Want::kIfPossible) {

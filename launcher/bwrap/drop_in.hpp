@@ -20,6 +20,7 @@ struct Inherited {
   std::vector<int> descriptors;  ///< That are open, from 3 on.
   std::uint64_t signal_mask = 0;
   mode_t umask = 022;
+  std::string number = "self";  ///< Ours in /proc, which may be another pid namespace's.
   std::string directory;        ///< Empty when it cannot be named.
   bool user_namespaces = true;  ///< The host has them and allows some.
   bool cgroup_namespaces = true;

@@ -164,10 +164,10 @@ class Parser {
       }
       const Option* option = find(word);
       if (option == nullptr) return refuse("Unknown option " + word);
-      BELLJAR_CHECK(check_pending(*option));
       if (words.size() - at - 1 < option->values) return too_few(*option);
       BELLJAR_CHECK(option->take(*this, *option, words.subspan(at + 1, option->values)));
       if (out_.help || out_.version) return {};
+      BELLJAR_CHECK(check_pending(*option));
       at += 1 + option->values;
     }
     return {};
@@ -189,15 +189,14 @@ class Parser {
     return std::find(list.begin(), list.end(), name) != list.end();
   }
 
-  /// --perms, --size and --overlay-src are about the option that follows.
+  /// --perms, --size and --overlay-src are about the option that follows, which has taken them by
+  /// now; that may be the first of an --args.
   Status check_pending(const Option& option) {
-    if (mode_ && !is_one_of(option.name, {"--perms", "--size", "--tmpfs", "--dir", "--file",
-                                          "--bind-data", "--ro-bind-data"}))
+    const bool modifies = is_one_of(option.name, {"--perms", "--size"});
+    if (mode_ && !modifies)
       return refuse("--perms must be followed by an option that creates a file");
-    if (size_ && !is_one_of(option.name, {"--perms", "--size", "--tmpfs"}))
-      return refuse("--size must be followed by --tmpfs");
-    if (!layers_.empty() &&
-        !is_one_of(option.name, {"--overlay-src", "--overlay", "--tmp-overlay", "--ro-overlay"}))
+    if (size_ && !modifies) return refuse("--size must be followed by --tmpfs");
+    if (!layers_.empty() && option.name != std::string_view("--overlay-src"))
       return missing_overlay();
     return {};
   }
@@ -305,8 +304,10 @@ Status change_capability(Parser& parser, const Option& option, Words values) {
     change.bits = kEveryCapability;
   } else {
     const policy::NamedNumber* known = policy::find_name(policy::capability_names(), name);
-    if (known == nullptr) return refuse("unknown cap: " + values[0]);
-    change.bits = std::uint64_t{1} << known->number;
+    const std::optional<long> by_number = known == nullptr ? number(name) : known->number;
+    constexpr long kMostCapabilities = 64;
+    if (!by_number || *by_number >= kMostCapabilities) return refuse("unknown cap: " + values[0]);
+    change.bits = std::uint64_t{1} << *by_number;
   }
   parser.out().capabilities.push_back(change);
   return {};

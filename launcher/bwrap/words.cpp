@@ -60,7 +60,20 @@ struct Said {
   }
 };
 
+/// The controls' own are about policies and belljar's options, which callers of bwrap have not.
 std::string remedy(const Plan& plan, const Step& step, const SetupFailure& failure) {
+  if (std::holds_alternative<Exec>(step.action))
+    return failure.detail == Detail::kNotFound ? "show what holds it with --ro-bind SRC DEST, or "
+                                                 "give its path"
+                                               : "";
+  if (std::holds_alternative<InstallFilter>(step.action) && failure.number == EINVAL)
+    return "the kernel does not take this for a filter: it has to be a whole program of struct "
+           "sock_filter, whose last instruction returns";
+  if (std::holds_alternative<MountMqueue>(step.action) && failure.number == EPERM)
+    return "a new mqueue takes an own ipc namespace: --unshare-ipc";
+  const auto* bind = std::get_if<BindMount>(&step.action);
+  if (bind != nullptr && (failure.number == EINVAL || failure.number == ENOTDIR))
+    return "a directory can be bound on a directory alone, and everything else on a file";
   if (std::holds_alternative<MapIds>(step.action) && failure.number == EPERM && plan.uid == 0)
     return "mapping uid 0 takes CAP_SETFCAP, which containers have by default: give it, or run as "
            "another user";
@@ -75,9 +88,17 @@ std::string remedy(const Plan& plan, const Step& step, const SetupFailure& failu
   if (failure.number == EACCES && std::holds_alternative<LiteralRoot>(step.action))
     return "a security module (AppArmor) denies mounts to this caller: use a profile that allows "
            "mount, umount and pivot_root, see docs/hosts.md";
-  // The others of this control are about policies, which make nothing on the host.
-  if (step.control != "filesystem" || failure.number == EPERM) return failure.remedy;
-  if (failure.number != EACCES) return {};
+  const bool about_the_host =
+      std::holds_alternative<CreateNamespaces>(step.action) ||
+      std::holds_alternative<MapIds>(step.action) ||
+      (step.control == std::string("filesystem") && failure.number == EPERM);
+  if (about_the_host) return failure.remedy;
+  if (std::holds_alternative<JoinNamespace>(step.action) && failure.number == EPERM)
+    return "that takes CAP_SYS_ADMIN in the user namespace that it belongs to: join that one with "
+           "--userns";
+  if (failure.detail == Detail::kReadBack)
+    return "this must never happen: please report it with the command line";
+  if (step.control != "filesystem" || failure.number != EACCES) return {};
   return "owner and mode of it, or of a directory above it, keep the caller out; in a user "
          "namespace of its own root's capabilities count for root's files alone";
 }
@@ -87,6 +108,7 @@ std::string remedy(const Plan& plan, const Step& step, const SetupFailure& failu
 std::vector<std::string> failure_lines(const Plan& plan, const SetupFailure& failure) {
   if (failure.index < 0) {
     std::vector<std::string> lines = {failure.reason};
+    if (failure.number != 0) lines.front() += std::string(": ") + std::strerror(failure.number);
     if (!failure.remedy.empty()) lines.push_back("remedy: " + failure.remedy);
     return lines;
   }

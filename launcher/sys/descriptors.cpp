@@ -20,10 +20,11 @@ bool guard_descriptors() {
   const int proc = proc_directory();
   if (proc < 0 || proc <= 2) {
     // The number that /proc took belongs to a standard stream: it moves up, /dev/null fills in.
-    for (int fd = open("/dev/null", O_RDWR | O_NOCTTY); fd <= 2;
-         fd = open("/dev/null", O_RDWR | O_NOCTTY))
+    int fd = open("/dev/null", O_RDWR | O_NOCTTY);
+    for (; fd <= 2; fd = open("/dev/null", O_RDWR | O_NOCTTY))
       if (fd < 0) return false;
-    if (proc >= 0 && dup2(open("/dev/null", O_RDWR | O_NOCTTY), proc) != proc) return false;
+    if (proc >= 0 && dup2(fd, proc) != proc) return false;
+    close(fd);
     reopen_proc_directory();
   }
   constexpr unsigned kCloseOnExec = 4;  // CLOSE_RANGE_CLOEXEC, Linux 5.11

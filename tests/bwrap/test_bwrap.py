@@ -5,11 +5,13 @@ import fcntl
 import json
 import os
 import pathlib
+import pty
 import signal
 import stat
 import struct
 import subprocess
 import sys
+import termios
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 from harness import (BELLJAR, BELLJAR_SOURCE, STAGE, SandboxTest, callers, environment, main,
@@ -193,6 +195,28 @@ class Words(BwrapTest):
     def test_perms_and_size_count_once(self):
         self.bad(*RUN, "--perms", "0700", "--perms", "0700", "--dir", "/tmp/x", "true", says="twice")
         self.bad(*RUN, "--size", "5", "--size", "5", "--tmpfs", "/tmp/x", "true", says="twice")
+
+    def test_perms_and_size_are_about_the_next_option_wherever_it_stands(self):
+        fds = [self.fd_with("--tmpfs\0/tmp/t\0"), self.fd_with("--perms\0" "0700\0")]
+        self.assertEqual(self.good(*RUN, "--perms", "0700", "--args", fds[0], "stat", "-c", "%a", "/tmp/t",
+                                   fds=[fds[0]]), "700")
+        self.bad(*RUN, "--args", fds[1], "--tmpfs", "/tmp/t", "true", fds=[fds[1]], says="--perms must be followed by")
+
+    def test_a_directory_without_a_name_is_none(self):
+        self.bad(*HOST, "--chdir", "", "true", says="Can't chdir to : No such file")
+
+    def test_a_file_has_no_name_that_ends_in_a_slash(self):
+        fd = self.fd_with("x")
+        for words in (("--ro-bind", "/etc/passwd"), ("--bind-try", "/etc/passwd"), ("--file", fd), ("--bind-data", fd)):
+            self.bad(*RUN, *words, "/tmp/x/", "true", fds=[fd], says="Can't create file at /tmp/x/: Is a directory")
+        self.good(*RUN, "--ro-bind", "/etc", "/tmp/x/", "test", "-e", "/tmp/x/passwd")
+
+    def test_a_stream_that_is_closed_leaves_no_descriptor_of_ours(self):
+        for closed in ("<&-", ">&-", "<&- >&-"):
+            script = f'exec {closed}; exec "$@"'
+            said = "ls /proc/self/fd >&2"
+            run = self.bwrap(*HOST, "sh", "-c", said, wrap=("sh", "-c", script, "sh"))
+            self.assertEqual(run.err.split(), ["0", "1", "2", "3"], str(run))  # The last is ls's own.
 
     def test_the_environment_is_as_the_options_say(self):
         mine = environment(KEEP="k", DROP="d")
@@ -641,6 +665,40 @@ class Capabilities(BwrapTest):
 
     def test_an_unknown_one_is_refused(self):
         self.bad(*HOST, "--cap-add", "CAP_FLY", "true", says="unknown cap: CAP_FLY")
+        for name in ("64", "-1", "5x", ""):
+            self.bad(*HOST, "--cap-add", name, "true", says="unknown cap: ")
+
+    @callers("user")
+    def test_it_can_be_named_by_its_number(self):
+        for name in ("5", "CAP_KILL"):
+            out = self.good(*HOST, "--cap-add", name, "grep", "CapEff", "/proc/self/status")
+            self.assertEqual(int(out.split()[1], 16), 1 << 5)
+
+
+class Remedies(BwrapTest):
+    """What a failure says to do is something that a caller of bwrap can do."""
+
+    def remedy(self, *arguments, **more):
+        run = self.bad(*arguments, **more)
+        for foreign in ("belljar", "policy", "namespaces.", "-v "):
+            self.assertNotIn(foreign, run.err.replace(str(self.dir), ""))
+        return run.err.partition("bwrap: remedy: ")[2]
+
+    def test_a_program_that_is_not_shown(self):
+        self.assertIn("--ro-bind SRC DEST", self.remedy("--ro-bind", "/etc", "/etc", "true"))
+        self.assertIn("--ro-bind SRC DEST", self.remedy(*HOST, "no-such-program"))
+
+    def test_a_filter_that_is_none(self):
+        fd = self.fd_with(bytes(8))
+        self.assertIn("sock_filter", self.remedy(*HOST, "--seccomp", fd, "true", fds=[fd]))
+
+    def test_a_file_on_a_directory(self):
+        self.assertIn("a directory alone", self.remedy(*RUN, "--dir", "/tmp/d", "--ro-bind", "/etc/passwd", "/tmp/d", "true"))
+
+    @callers("user")
+    def test_message_queues_of_somebody_elses(self):
+        self.assertIn("--unshare-ipc", self.remedy(*RUN, "--mqueue", "/tmp/q", "true"))
+        self.good(*RUN, "--unshare-ipc", "--mqueue", "/tmp/q", "true")
 
 
 class Ends(BwrapTest):
@@ -697,8 +755,14 @@ class Ends(BwrapTest):
                              "sleep 60 >/dev/null 2>&1 </dev/null & true")
         self.assertEqual(running.code, 0)  # And nothing is left, as each test here checks.
 
+    def test_a_caller_that_ignores_its_children_hears_how_the_command_has_ended(self):
+        ignoring = ("env", "--ignore-signal=CHLD")
+        for variant in ((), ("--unshare-pid",), ("--unshare-pid", "--as-pid-1"), ("--die-with-parent",)):
+            run = self.bwrap(*HOST, *variant, "sh", "-c", "exit 5", wrap=ignoring)
+            self.assertEqual(run.code, 5, str(run))
+
     def test_signals_reach_the_command(self):
-        for variant in ((), ("--unshare-pid",)):
+        for variant in ((), ("--unshare-pid",), ("--unshare-pid", "--as-pid-1")):
             running = self.start_bwrap(*HOST, *variant, "sh", "-c",
                                        "trap 'echo got; exit 3' TERM; echo up; while :; do sleep 0.05; done")
             running.wait_for_output("up")
@@ -707,11 +771,76 @@ class Ends(BwrapTest):
             self.assertEqual((run.code, run.out), (3, "got\n"), str(run))
 
     def test_a_term_that_nobody_takes_ends_all(self):
-        for variant in ((), ("--unshare-pid",)):
+        for variant in ((), ("--unshare-pid",), ("--unshare-pid", "--as-pid-1")):
             running = self.start_bwrap(*HOST, *variant, "sh", "-c", "echo up; exec sleep 60")
             running.wait_for_output("up")
             running.send(signal.SIGTERM)
             self.assertEqual(running.finish().code, -signal.SIGTERM)
+
+    def test_a_first_process_that_ignores_a_term_goes_on(self):
+        running = self.start_bwrap(*HOST, "--unshare-pid", "--as-pid-1", "sh", "-c",
+                                   "trap '' TERM; echo up; read x; echo on", stdin=subprocess.PIPE)
+        running.wait_for_output("up")
+        running.send(signal.SIGTERM)
+        running.process.stdin.close()
+        running.process.stdin = None
+        running.stdin = None
+        run = running.finish()
+        self.assertEqual((run.code, run.out), (0, "on\n"), str(run))
+
+    def test_a_term_that_ends_the_command_ends_what_it_has_left_running(self):
+        running = self.start_bwrap(*HOST, "--unshare-pid", "sh", "-c", "sleep 60 & echo up; exec sleep 60")
+        running.wait_for_output("up")
+        running.send(signal.SIGTERM)
+        self.assertEqual(running.finish().code, -signal.SIGTERM)
+
+    def at_a_terminal(self, *arguments):
+        """The session's leader on a terminal, whose other end is returned, with a command that has begun."""
+        master, slave = pty.openpty()
+        # A shell would handle SIGINT until its exec.
+        up = ("/usr/bin/python3", "-c", "import signal; signal.signal(2, signal.SIG_DFL); print('up', flush=True); signal.pause()")
+        process = subprocess.Popen(list(map(str, (*self.prefix(), BWRAP, *arguments, *up))),
+                                   stdin=slave, stdout=slave, stderr=slave, start_new_session=True, cwd=self.work,
+                                   preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+        os.close(slave)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        seen = b""
+        while b"up" not in seen:
+            seen += os.read(master, 100)
+        return process, master
+
+    SESSIONS = ((), ("--new-session",), ("--unshare-pid", "--die-with-parent"),
+                ("--new-session", "--unshare-pid", "--die-with-parent"), ("--unshare-pid", "--as-pid-1"))
+
+    def test_keys_reach_the_command_whatever_its_session(self):
+        for variant in self.SESSIONS:
+            for key, number in ((b"\x03", signal.SIGINT), (b"\x1c", signal.SIGQUIT)):
+                with self.subTest(variant=variant, number=number.name):
+                    process, master = self.at_a_terminal(*HOST, *variant)
+                    os.write(master, key)
+                    self.assertEqual(process.wait(10), -number)
+                    os.close(master)
+
+    def test_a_terminal_that_hangs_up_ends_the_command_whatever_its_session(self):
+        for variant in self.SESSIONS:
+            with self.subTest(variant=variant):
+                process, master = self.at_a_terminal(*HOST, *variant)
+                os.close(master)
+                self.assertEqual(process.wait(10), -signal.SIGHUP)
+
+    def test_it_is_not_stopped_where_nobody_could_let_it_go_on(self):
+        running = self.start_bwrap(*HOST, "sh", "-c", "echo up; exec sleep 60", start_new_session=True)
+        running.wait_for_output("up")
+        running.send(signal.SIGTSTP)
+        running.send(signal.SIGTERM)
+        self.assertEqual(running.finish().code, -signal.SIGTERM)
+
+    def test_too_few_descriptors_are_told_as_such(self):
+        for limit in (12, 15, 18, 21):
+            run = self.bwrap(*HOST, "--unshare-pid", "true", wrap=("prlimit", f"--nofile={limit}"))
+            self.assertTrue(run.code == 0 or "Too many open files" in run.err, f"{limit}: {run}")
+        self.good(*HOST, "--unshare-pid", "true", wrap=("prlimit", "--nofile=64"))
 
     def test_a_session_of_its_own_where_asked_for(self):
         mine = ("/usr/bin/python3", "-c", "import os; print(os.getsid(0))")

@@ -6,7 +6,7 @@ import shlex
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from harness import SandboxTest, main, once
+from harness import SandboxTest, main, merge, once
 
 ARGUMENTS = ["--unshare-all", "--ro-bind", "/usr", "/usr", "--symlink", "usr/bin", "/bin", "--symlink", "usr/lib", "/lib",
              "--symlink", "usr/lib64", "/lib64", "--proc", "/proc", "--dev", "/dev", "--perms", "1777", "--size", "1048576",
@@ -67,6 +67,28 @@ class Convert(SandboxTest):
         _, said = self.to_bwrap("builtin:agent@1", code=1)
         for what in ("syscalls", "landlock", "limits"):
             self.assertIn(f"no counterpart: {what}", said)
+
+    @once
+    def test_no_field_that_bwrap_cannot_say_is_passed_over(self):
+        from_arguments, _ = self.from_bwrap(*ARGUMENTS, "true")
+        self.to_bwrap(self.make_file("work/whole.json", json.dumps(from_arguments)))  # Nothing of it is missing.
+        mount = lambda **fields: {"filesystem": {"mounts": {"/m": fields}}}
+        losses = {"identity.umask": {"identity": {"umask": "0077"}},
+                  "network.publish": {"network": {"mode": "private", "publish": {"127.0.0.1:8000": 80}}},
+                  "io.stdin": {"io": {"stdin": "null"}}, "io.stdout": {"io": {"stdout": "null"}},
+                  "io.stderr": {"io": {"stderr": "null"}}, "io.keep": {"io": {"keep": [3]}},
+                  'filesystem.mounts["/m"].readonly': mount(type="proc", readonly=True),
+                  'filesystem.mounts["/m"].size': mount(type="dev", size="1MiB"),
+                  'filesystem.mounts["/m"].inodes': mount(type="tmpfs", inodes=10),
+                  "syscalls": {"syscalls": {"base": "none", "default": "kill"}},
+                  "filesystem.workspace.idmap": {"filesystem": {"workspace": {"path": "/srv", "idmap": "owner"}}}}
+        for field, fragment in losses.items():
+            with self.subTest(field=field):
+                path = self.make_file("work/p.json", json.dumps(merge(from_arguments, fragment)))
+                _, said = self.to_bwrap(path, code=1)
+                self.assertIn(f"no counterpart: {field}", said)
+        self.assertIn("--assert-userns-disabled", self.from_bwrap("--unshare-user", "--unshare-pid",
+                                                                  "--assert-userns-disabled", "true", code=1)[1])
 
     @once
     def test_nonsense_is_refused(self):
