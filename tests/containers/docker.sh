@@ -122,7 +122,7 @@ check "all settings, as PID 1" contained "${hardened[@]}" "${filter[@]}" "${proc
 check "the narrow filter" contained "${hardened[@]}" --security-opt "seccomp=$root/container/seccomp-narrow.json" "${proc[@]}" belljar-belljard "${selftest[@]}"
 refuses "without our filter" "namespaces: " contained "${hardened[@]}" "${proc[@]}" belljar-belljard "${selftest[@]}"
 refuses "without the hidden /proc" "proc_and_dev: " contained "${hardened[@]}" "${filter[@]}" belljar-belljard "${selftest[@]}"
-refuses "without SETUID and SETGID" "" contained --cap-drop ALL --cap-add CHOWN --cap-add DAC_OVERRIDE --cap-add KILL \
+refuses "without SETUID and SETGID" "identity: .*CAP_SETUID" contained --cap-drop ALL --cap-add CHOWN --cap-add DAC_OVERRIDE --cap-add KILL \
   --security-opt no-new-privileges:true "${filter[@]}" "${proc[@]}" belljar-belljard "${selftest[@]}"
 check "as a plain user, without uids for sessions" contained --user 10001 --cap-drop ALL --security-opt no-new-privileges:true \
   "${filter[@]}" "${proc[@]}" belljar-belljard "${selftest[@]}"
