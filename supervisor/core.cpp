@@ -211,7 +211,7 @@ void Core::settled(const std::shared_ptr<SessionImpl>& session) {
   if (session->failed()) {
     ++failed;
     session->note("session.failed", nullptr,
-                  std::string(code_name(session->brought_up()->error().code)), {});
+                  std::string(fault_name(session->brought_up()->error())), {});
   } else {
     ++created;
     lost += session->end_record() && session->end_record()->cause == "lost";

@@ -1,6 +1,7 @@
 #include "supervisor/failure.hpp"
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 namespace belljar::supervisor {
 
@@ -65,6 +66,17 @@ tl::unexpected<Failure> refuse(Code code, std::string what, std::string remedy) 
   failure.error.what = std::move(what);
   failure.error.remedy = std::move(remedy);
   return tl::unexpected<Failure>(std::move(failure));
+}
+
+std::string_view fault_name(const Failure& failure) {
+  const auto setup = nlohmann::json::parse(failure.setup, nullptr, false);
+  if (failure.code != Code::kSandbox || !setup.is_object()) return code_name(failure.code);
+  const auto control = setup.value("control", nlohmann::json());
+  if (control == "command") return "not_executable";
+  if (control != "policy") return code_name(failure.code);
+  const auto path = setup.value("policy", nlohmann::json());
+  const bool limit = path.is_string() && path.get<std::string>().starts_with("limits.");
+  return limit ? "beyond_maximum" : "refused";
 }
 
 tl::unexpected<Failure> sys_refusal(int sys_errno, std::string what) {

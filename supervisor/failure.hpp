@@ -57,6 +57,10 @@ using Outcome = tl::expected<T, Failure>;
 
 /// A failure with a code, what was asked with its operands, and what to do about it.
 [[nodiscard]] tl::unexpected<Failure> refuse(Code code, std::string what, std::string remedy = {});
+/// The name of a failure for events and the audit: its code's, but of a sandbox that was not built
+/// for a fault of the request's what clients are told, "not_executable", "beyond_maximum" or
+/// "refused".
+[[nodiscard]] std::string_view fault_name(const Failure& failure);
 /// A failed system call, with its operands.
 [[nodiscard]] tl::unexpected<Failure> sys_refusal(int sys_errno, std::string what);
 

@@ -206,6 +206,14 @@ void ProcessImpl::stopped(bool stopped) {
     state_ = stopped ? State::kStopped : State::kRunning;
 }
 
+void ProcessImpl::tell_wish(Json& record) const {
+  if (ender_.empty() || !record.is_object() || text_of(record, "cause") != "signaled") return;
+  const End end = end_of(record, {});
+  if (end.signal != SIGTERM && end.signal != SIGKILL) return;
+  record["cause"] = "killed";
+  record["by"] = ender_;
+}
+
 void ProcessImpl::conclude(End end) {
   if (std::exchange(concluding_, true)) return;
   if (stdin_) stdin_->drop();
@@ -317,6 +325,7 @@ Awaitable<Outcome<bool>> ProcessImpl::end() {
 }
 
 Awaitable<void> ProcessImpl::terminate(std::shared_ptr<ProcessImpl> self) {
+  self->ask_to_end("client");
   (void)co_await self->signal(SIGTERM, Target::kGroup);
   // A stopped program sees TERM only when it goes on.
   (void)co_await self->signal(SIGCONT, Target::kGroup);

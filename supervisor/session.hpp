@@ -23,7 +23,16 @@
 namespace belljar::supervisor {
 
 /// Who or what ended a session; by name the `by` of a record with cause `killed`, or its cause.
-enum class EndedBy { kClient, kOperator, kDrain, kExpired, kIdle, kOwnerGone, kWorkspaceGone };
+enum class EndedBy {
+  kClient,
+  kOperator,
+  kDrain,
+  kDaemon,  ///< By itself: it does not do what it was made for.
+  kExpired,
+  kIdle,
+  kOwnerGone,
+  kWorkspaceGone
+};
 /// "client", "expired"
 [[nodiscard]] std::string_view ended_by_name(EndedBy by);
 

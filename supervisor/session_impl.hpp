@@ -58,6 +58,12 @@ class ProcessImpl final : public Process {
   /// Whether its start is still to be told: once.
   [[nodiscard]] bool start_untold() { return !std::exchange(start_told_, true); }
   void stopped(bool stopped);
+  /// It is sent what programs end of, for `by`: "client" or "session".
+  void ask_to_end(const char* by) {
+    if (ender_.empty()) ender_ = by;
+  }
+  /// Puts that into the record of its end, where it has died of that.
+  void tell_wish(Json& record) const;
   /// It has ended so: the rest of its output is read, and then `wait` answers. Once.
   void conclude(End end);
   /// It never was: without output and without an end that anybody waits for.
@@ -92,6 +98,7 @@ class ProcessImpl final : public Process {
   Offsets end_offsets_;
   bool start_told_ = false;
   bool concluding_ = false, terminating_ = false, overflowed_ = false;
+  std::string ender_;  ///< Who has had it sent what programs end of.
   std::uint64_t written_ = 0;
   std::shared_ptr<Journal> out_, err_;
   std::vector<std::shared_ptr<Pump>> pumps_;

@@ -1,4 +1,6 @@
 // The life of a session, from its slot to the end of everything that it had.
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <utility>
 
@@ -49,8 +51,17 @@ Json terminal_json(TerminalSize size) {
   return json;
 }
 
+/// Whether a session's cause is that of everything in it: a limit of the whole sandbox, or the loss
+/// of what it stands on. Its own command's end, and whoever has ended it, are no process's cause.
+bool ends_processes_too(const std::string& cause) {
+  constexpr std::array<std::string_view, 8> kCauses = {
+      "wall_time", "cpu_time", "memory", "processes", "disk", "network_lost", "owner_gone", "lost"};
+  return std::ranges::find(kCauses, cause) != kCauses.end();
+}
+
 std::string end_cause(EndedBy by) {
-  const bool killed = by == EndedBy::kClient || by == EndedBy::kOperator || by == EndedBy::kDrain;
+  const bool killed = by == EndedBy::kClient || by == EndedBy::kOperator || by == EndedBy::kDrain ||
+                      by == EndedBy::kDaemon;
   return killed ? "killed" : std::string(ended_by_name(by));
 }
 
@@ -64,6 +75,8 @@ std::string_view ended_by_name(EndedBy by) {
       return "operator";
     case EndedBy::kDrain:
       return "drain";
+    case EndedBy::kDaemon:
+      return "daemon";
     case EndedBy::kExpired:
       return "expired";
     case EndedBy::kIdle:
@@ -285,7 +298,9 @@ void SessionImpl::take_event(const std::string& name, const Json& event) {
       // Short ones end before whoever started them has been woken.
       if (process->start_untold()) note("process.started", process.get(), {}, {});
       const auto record = event.find("record");
-      process->conclude(end_of(record == event.end() ? Json() : *record, core_->clock->wall()));
+      Json told = record == event.end() ? Json() : *record;
+      process->tell_wish(told);
+      process->conclude(end_of(told, core_->clock->wall()));
     } else {
       process->stopped(name == "stopped");
       note("process." + name, process.get(), {}, {});
@@ -326,8 +341,10 @@ void SessionImpl::take_over(const Json& event) {
   }
   over_ = std::move(told);
   const End end = end_of(*over_, core_->clock->wall());
+  const bool of_all = !end_requested_ && ends_processes_too(end.cause);
+  const End of_others = made_up_end(of_all ? end.cause : "killed", "session", end.time);
   for (const auto& [id, process] : std::map(processes_))
-    process->conclude(id == 0 ? end : made_up_end("killed", "session", end.time));
+    process->conclude(id == 0 ? end : of_others);
   changed_.notify();
 }
 
@@ -384,6 +401,7 @@ Awaitable<void> SessionImpl::ask_to_end() {
   for (const int signal : {SIGTERM, SIGCONT}) {
     for (const auto& [id, process] : std::map(processes_)) {
       if (!process->live() || process->concluding() || !monitor_) continue;
+      process->ask_to_end("session");
       Json members;
       members["process"] = id;
       members["signal"] = signal;
@@ -406,7 +424,7 @@ Awaitable<void> SessionImpl::ask_to_end() {
 
 Awaitable<void> SessionImpl::kill() {
   Json members;
-  members["by"] = ended_by_name(end_requested_.value_or(EndedBy::kOperator));
+  members["by"] = ended_by_name(end_requested_.value_or(EndedBy::kDaemon));
   Request request("kill", std::move(members));
   asio::co_spawn(core_->executor, monitor_->ask(std::move(request), kKillLimit), asio::detached);
   const auto over = [&] { return over_ || !why_lost_.empty(); };

@@ -199,7 +199,7 @@ Awaitable<void> Relay::tell_failed_start() {
   co_await client_.write(error_frame(message));
   if (process_ended_) co_return co_await tell_end();
   co_await client_.close(kNormal);
-  (void)co_await supervisor_->end(session_->id(), supervisor::EndedBy::kOperator);
+  (void)co_await supervisor_->end(session_->id(), supervisor::EndedBy::kDaemon);
 }
 
 Awaitable<void> Relay::tell_end() {

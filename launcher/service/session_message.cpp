@@ -77,12 +77,13 @@ SessionDemand read_connect(ClosedObject& object) {
 }
 
 SessionDemand read_kill(ClosedObject& object) {
-  constexpr std::array<std::string_view, 7> kBy = {
-      "client", "operator", "drain", "expired", "idle", "owner_gone", "workspace_gone"};
+  constexpr std::array<std::string_view, 8> kBy = {
+      "client", "operator", "drain", "daemon", "expired", "idle", "owner_gone", "workspace_gone"};
   Kill kill{object.text("by")};
   if (std::find(kBy.begin(), kBy.end(), kill.by) == kBy.end())
     object.wrong("by",
-                 "expected client, operator, drain, expired, idle, owner_gone or workspace_gone");
+                 "expected client, operator, drain, daemon, expired, idle, owner_gone or "
+                 "workspace_gone");
   return kill;
 }
 

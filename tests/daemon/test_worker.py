@@ -555,7 +555,7 @@ class Life(WorkerTest):
         shell = self.shell(client, self.run_folder("run-1"), limits={"disk": "4MiB"})
         self.assertTrue(shell.run_command("head -c 1000000 /dev/zero > $HOME/cache").success)
         full = shell.run_command("for i in 1 2 3 4 5 6 7 8; do head -c 1000000 /dev/zero > $HOME/$i; done; sleep 600")
-        self.assertEqual((full.success, full.cause), (False, "killed"))
+        self.assertEqual((full.success, full.cause), (False, "disk"), "and not that something has killed it")
         self.assertTrue(wait_until(lambda: shell.session.info()["state"] == "ended"))
         self.assertEqual(shell.session.info()["record"]["cause"], "disk")
 

@@ -343,7 +343,7 @@ for listener in (tcp, local):
         self.assertEqual((record["cause"], record["exit_code"]), ("exited", 9))
 
     def test_kill_ends_everything_and_says_for_whom(self):
-        for by in ("client", "drain", "expired"):
+        for by in ("client", "drain", "daemon", "expired"):
             session = self.session("sleep", "60")
             session.exec("sleep", "60")
             session.send("kill", by=by)

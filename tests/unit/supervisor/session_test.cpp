@@ -203,6 +203,27 @@ TEST_CASE("a session whose command ends is over, keeps its record, and gives all
                                                     "process.ended", "session.ended"});
 }
 
+TEST_CASE("a session that the daemon itself gives up was not killed by an operator") {
+  World world;
+  const auto session = world.session();
+  CHECK(world.run(world.supervisor->end("one", EndedBy::kDaemon)).value());
+  const Json record = Json::parse(session->end_record()->record);
+  CHECK(record["cause"] == "killed");
+  CHECK(record["by"] == "daemon");
+}
+
+TEST_CASE("a process that dies of the TERM of its deletion was killed by its client") {
+  World world;
+  const auto session = world.session();
+  ProcessSpec command;
+  command.argv = {"sleep"};
+  const auto process = world.run(session->start(std::move(command))).value();
+  CHECK(world.run(process->end()).value());
+  const Json record = Json::parse(process->end_record()->record);
+  CHECK(process->end_record()->cause == "killed");
+  CHECK(record["by"] == "client");
+}
+
 TEST_CASE("a command that sees TERM ends by it, and the record says who asked") {
   World world;
   const auto session = world.session();
@@ -459,6 +480,36 @@ TEST_CASE("a session is idle without calls, attached clients and running command
   world.pass(Milliseconds(14000));
   CHECK(session->state() == State::kEnded);
   CHECK(session->end_record()->cause == "idle");
+  CHECK(busy->state() == State::kRunning);
+}
+
+TEST_CASE("a session without a time of its own may have the longest, whenever that is asked for") {
+  World world;
+  const auto session = world.session();
+  CHECK(session->set_ttl(Milliseconds(30000)));
+  world.pass(Milliseconds(1));
+  const auto before = session->expires();
+  CHECK(session->set_ttl(std::nullopt));
+  CHECK(session->expires() > before);
+}
+
+TEST_CASE("what ends a whole sandbox is the cause of its processes too, and nobody's wish is") {
+  for (const auto& [cause, told] : std::map<std::string, std::string>{{"memory", "memory"},
+                                                                      {"disk", "disk"},
+                                                                      {"cpu_time", "cpu_time"},
+                                                                      {"exited", "killed"},
+                                                                      {"signaled", "killed"},
+                                                                      {"output", "killed"}}) {
+    World world;
+    const auto session = world.session();
+    ProcessSpec command;
+    command.argv = {"sleep"};
+    const auto process = world.run(session->start(std::move(command))).value();
+    world.service->monitor("one").over(cause);
+    CHECK(world.run(process->wait(Milliseconds(1000))));
+    CHECK_MESSAGE(process->end_record()->cause == told, cause);
+    CHECK(Json::parse(process->end_record()->record)["by"] == "session");
+  }
 }
 
 TEST_CASE("a session without a command of its own stays until it is ended") {
