@@ -84,11 +84,10 @@ Outcome<void> SessionImpl::keep_alive(Milliseconds for_time) {
 }
 
 Outcome<void> SessionImpl::set_ttl(std::optional<Milliseconds> from_now) {
-  const Milliseconds age = std::chrono::duration_cast<Milliseconds>(core_->clock->now() - created_);
   const Outcome<std::optional<TimePoint>> until =
-      deadline_after(from_now.value_or(std::max(Milliseconds(0), core_->config.max_ttl - age)));
+      deadline_after(from_now.value_or(Milliseconds(0)));
   if (!until) return tl::unexpected<Failure>(until.error());
-  expires_ = *until;
+  expires_ = from_now ? *until : created_ + core_->config.max_ttl;
   return {};
 }
 
@@ -105,7 +104,7 @@ void SessionImpl::check_expiry(TimePoint now) {
   if (state_ != State::kRunning || end_requested_) return;
   if (attachments_ > 0) last_use_ = now;
   for (const auto& [id, process] : processes_)
-    if (id != 0 && process->live()) last_use_ = now;
+    if (process->live()) last_use_ = now;
   if (expires_ && now >= *expires_) {
     request_end(EndedBy::kExpired);
   } else if (spec_.idle && now - last_use_ >= *spec_.idle) {

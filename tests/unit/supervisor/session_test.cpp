@@ -461,7 +461,11 @@ TEST_CASE("an owner leaves with his process") {
 
 TEST_CASE("a session is idle without calls, attached clients and running commands, and only then") {
   World world;
+  SessionSpec with_command = world.spec("busy");
+  with_command.idle = Milliseconds(10000);
+  const auto busy = world.run(world.supervisor->create(std::move(with_command))).value();
   SessionSpec spec = world.spec("one");
+  spec.command.reset();
   spec.idle = Milliseconds(10000);
   const auto session = world.run(world.supervisor->create(std::move(spec))).value();
   world.pass(Milliseconds(9000));
