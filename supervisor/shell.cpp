@@ -13,18 +13,25 @@ namespace belljar::supervisor {
 namespace {
 
 /// bash gets its preparation and the command through its stdin, a memory file, and writes its state
-/// behind them. 250 is out of the way of what people number themselves. All of it is one line, so
-/// that bash counts the command's own lines; builtins are named as such, since functions of the
-/// command's, or files that BASH_ENV names, may have their names. Nothing in it forks.
+/// behind them. The first descriptor is out of the way of what people number themselves, the others
+/// are for sessions that may not have so many (RLIMIT_NOFILE); without one, or without the command,
+/// bash would end with 0 and have done nothing. All of it is one line, so that bash counts the
+/// command's own lines; builtins are named as such, since functions of the command's, or files that
+/// BASH_ENV names, may have their names. Nothing in it forks.
 constexpr const char* kShellScript =
-    "exec 250<&0; exec </dev/null || exec <&-; "
-    "IFS= builtin read -r -d \"\" -u 250 BELLJAR_BEFORE; "
-    "IFS= builtin read -r -d \"\" -u 250 BELLJAR_COMMAND; "
-    "builtin trap '{ builtin set +efux; } 2>/dev/null; { builtin printf D; builtin pwd -P; "
-    "builtin printf \"\\0E\"; builtin export -p; builtin printf \"\\0.\\0\"; } >&250 2>/dev/null' "
-    "EXIT; "
+    "for BELLJAR_FD in 250 60 30 12 9 \"\"; do "
+    "[[ $BELLJAR_FD ]] || { builtin echo \"belljar: the limit of open files leaves no descriptor "
+    "for the shell\" >&2; builtin exit 125; }; "
+    "builtin eval \"exec $BELLJAR_FD<&0\" 2>/dev/null && break; done; "
+    "exec </dev/null || exec <&-; "
+    "IFS= builtin read -r -d \"\" -u $BELLJAR_FD BELLJAR_BEFORE || builtin exit 125; "
+    "IFS= builtin read -r -d \"\" -u $BELLJAR_FD BELLJAR_COMMAND || builtin exit 125; "
+    "builtin trap \"{ builtin set +efux; } 2>/dev/null; { builtin printf D; builtin pwd -P; "
+    "builtin printf '\\0E'; builtin export -p; builtin printf '\\0.\\0'; } "
+    ">&$BELLJAR_FD 2>/dev/null\" EXIT; "
     "builtin eval \"$BELLJAR_BEFORE\"; "
-    "builtin eval \"builtin unset -v BELLJAR_BEFORE BELLJAR_COMMAND; $BELLJAR_COMMAND\"";
+    "builtin eval \"builtin unset -v BELLJAR_BEFORE BELLJAR_COMMAND BELLJAR_FD; "
+    "$BELLJAR_COMMAND\"";
 
 /// A list that a command has made longer than any that bash would: one name more than are kept is
 /// enough to know so.
@@ -168,10 +175,10 @@ std::string Shell::preparation(const Session& session, const ShellCommand& comma
   const std::string& where = command.process.directory;
   const std::string wanted = where.empty() ? directory_.value_or(session.workspace()) : where;
   std::string text = "builtin cd -P -- " + shell_quoted(wanted) +
-                     " 2>/dev/null || { builtin printf 'L\\0' >&250; builtin cd -P -- " +
+                     " 2>/dev/null || { builtin printf 'L\\0' >&$BELLJAR_FD; builtin cd -P -- " +
                      shell_quoted(session.workspace()) + "; }\n";
   if (!first_names_) {
-    text += "{ builtin printf N; builtin compgen -e; builtin printf '\\0'; } >&250\n";
+    text += "{ builtin printf N; builtin compgen -e; builtin printf '\\0'; } >&$BELLJAR_FD\n";
   } else if (!exports_.empty()) {
     text += "builtin unset -v";
     for (const std::string& name : *first_names_) text += ' ' + name;
@@ -323,7 +330,8 @@ Awaitable<Outcome<ShellResult>> Shell::run(std::shared_ptr<Session> session, She
   ProcessSpec spec = std::move(command.process);
   spec.argv = {"bash", "-c", kShellScript, "bash"};
   spec.shown_argv = {"bash", "-c", command.text};
-  spec.directory.clear();
+  // One that is asked for has to be there, as for any command; one that carries over may have gone.
+  if (!moved) spec.directory.clear();
   spec.environment.clear();
   spec.stdin_file = file;
   spec.keeps_output = true;

@@ -378,6 +378,8 @@ tl::expected<FurtherBody, Problem> read_further(const json& tree, FurtherUse use
   body.background = members.boolean("background");
   body.claim = members.boolean("claim").value_or(false);
   if (use == FurtherUse::kShell) body.state = read_state(members);
+  if (body.state && body.background.value_or(false))
+    members.wrong("state", "a command in the background keeps what it does to itself");
   members.finish();
   if (!problems.empty()) return tl::unexpected(invalid_body(std::move(problems)));
   return body;

@@ -50,6 +50,40 @@ class Shell(ShellTest):
         v1.problem(404, "not_found", "POST", "/v1/sessions/s-0-none/shell/commands", {"shell": "ls"})
 
     @as_shipped
+    def test_few_open_files_leave_room_for_the_shell_or_nothing_is_said_to_have_worked(self):
+        v1 = self.v1()
+        for most in (251, 250, 64, 16):
+            session = self.shell_session(v1, limits={"rlimits": {"nofile": most}})
+            done = self.run_in(v1, session, "mkdir -p a; cd a; export X=1; ulimit -n")
+            self.assertEqual((done["exit_code"], done["stdout"], done["cwd"][-2:]), (0, f"{most}\n", "/a"), done)
+            self.assertEqual(self.run_in(v1, session, "echo $X ${BELLJAR_FD-unset}")["stdout"], "1 unset\n")
+            v1.call("DELETE", session)
+        few = self.shell_session(v1, limits={"rlimits": {"nofile": 8}})
+        answer = v1.call("POST", few + "/shell/commands", {"shell": "true"})
+        self.assertFalse(answer.status == 200 and answer.json()["exit_code"] == 0, repr(answer))
+
+    @as_shipped
+    def test_a_directory_that_is_asked_for_and_not_there_is_refused_as_for_any_command(self):
+        v1 = self.v1()
+        session = self.shell_session(v1)
+        for call in ("/exec", "/shell/commands"):
+            v1.problem(422, "not_executable", "POST", session + call, {"shell": "true", "cwd": "nowhere"})
+        self.run_in(v1, session, "mkdir gone; cd gone")
+        self.run_in(v1, session, "rmdir ../gone", cwd=".")
+        done = self.run_in(v1, session, "pwd")
+        self.assertEqual(len(done["notes"]), 1, "control: one that was carried over has a way out")
+
+    @as_shipped
+    def test_what_runs_in_the_background_has_no_state_to_tell(self):
+        v1 = self.v1()
+        session = self.shell_session(v1)
+        state = self.run_in(v1, session, "true", state=True)["state"]
+        for wanted in (True, state):
+            problem = v1.problem(422, "invalid", "POST", session + "/shell/commands",
+                                 {"shell": "true", "background": True, "state": wanted})
+            self.assertEqual(pointers(problem), {"/state"})
+
+    @as_shipped
     def test_a_time_out_ends_its_tree_and_spares_a_server_of_an_earlier_command(self):
         v1 = self.v1()
         session = self.shell_session(v1)
