@@ -37,6 +37,20 @@ Outcome<T> with_limit(Outcome<T> outcome, std::uint64_t limit) {
   return outcome;
 }
 
+Outcome<void> at_member(Outcome<void> refused, std::string pointer) {
+  refused.error().error.where = std::move(pointer);
+  return refused;
+}
+
+/// What is only preferred can be the host's.
+bool wants_own_network(const std::vector<std::string>& settings) {
+  const auto says = [&](std::string_view setting) {
+    return std::ranges::find(settings, setting) != settings.end();
+  };
+  return (says("network.mode=none") || says("network.mode=private")) &&
+         !says("network.enforce=prefer");
+}
+
 }  // namespace
 
 StartQueue::StartQueue(const asio::any_io_executor& executor, std::shared_ptr<Clock> clock,
@@ -147,6 +161,19 @@ Outcome<void> Core::admits(const std::string& client, bool one_shot) const {
   return {};
 }
 
+/// The settings of a session are not here: who reads them holds the command to them. Variables can
+/// make the policy's limit another one, which is known when the sandbox stands.
+Outcome<void> Core::check_output(const SessionSpec& spec) const {
+  if (!spec.command || !spec.command->output || !spec.variables.empty()) return {};
+  for (const ServedPolicy& policy : facts.policies)
+    if (policy.name == spec.policy && policy.output && *spec.command->output > *policy.output)
+      return at_member(
+          with_limit<void>(refuse(Code::kBeyondMaximum, "output is beyond the policy's own"),
+                           *policy.output),
+          spec.one_shot ? "/output" : "/command/output");
+  return {};
+}
+
 Outcome<void> Core::check(const SessionSpec& spec) const {
   if (!is_name(spec.id, 64))
     return refuse(Code::kInvalid, "a session's id is 1 to 64 of A-Za-z0-9_-");
@@ -159,6 +186,12 @@ Outcome<void> Core::check(const SessionSpec& spec) const {
         static_cast<std::uint64_t>(config.max_ttl.count() / 1000));
   if (spec.command && spec.command->argv.empty())
     return refuse(Code::kInvalid, "a command needs an argv");
+  const Outcome<void> within = check_output(spec);
+  if (!within) return within;
+  if (!facts.sandboxed && wants_own_network(spec.settings))
+    return at_member(refuse(Code::kRefused, "without a sandbox there is no network of its own",
+                            "ask for \"shared\", or have the operator turn the sandbox on"),
+                     "/network");
   if (spec.workspace && !spec.files.empty())
     return refuse(Code::kInvalid, "files are for workspaces that are made",
                   "write them into the workspace that is there");

@@ -108,6 +108,7 @@ class Core : public std::enable_shared_from_this<Core> {
 
  private:
   [[nodiscard]] Outcome<void> check(const SessionSpec& spec) const;
+  [[nodiscard]] Outcome<void> check_output(const SessionSpec& spec) const;
   [[nodiscard]] std::string make_id() const;
   void prune(TimePoint now);
   [[nodiscard]] Awaitable<void> retry_quarantined();

@@ -279,6 +279,8 @@ class Session : public std::enable_shared_from_this<Session> {
   struct Limits {
     std::optional<Milliseconds> wall_time;
     std::optional<std::uint64_t> output;
+    /// What its policy sets, and no process may set otherwise.
+    std::map<std::string, std::string> fixed_variables;
   };
   [[nodiscard]] virtual const Limits& limits() const = 0;  ///< Known from its start on.
   /// What was set over its policy, as it was asked for: "limits.memory=512MiB".

@@ -320,6 +320,9 @@ void SessionImpl::take_started(const Json& event) {
   if (const auto limit = number_of(event, "wall_time_ms"))
     limits_.wall_time = Milliseconds(static_cast<std::int64_t>(*limit));
   limits_.output = number_of(event, "output");
+  if (const auto fixed = event.find("fixed_variables"); fixed != event.end() && fixed->is_object())
+    for (const auto& [name, value] : fixed->items())
+      if (value.is_string()) limits_.fixed_variables.emplace(name, value.get<std::string>());
   if (const auto degraded = event.find("degraded"); degraded != event.end() && degraded->is_array())
     degraded_ = dumped(*degraded);
   if (degraded_ != "[]") note("session.degraded", nullptr, {}, degraded_);

@@ -212,6 +212,23 @@ void read_limits(Members& members, std::vector<std::string>& settings) {
   limits->finish();
 }
 
+/// Of a body whose limits are those of the whole session: a command's own are at most these.
+void check_within(Members& members, const json& command, const json& tree) {
+  const auto given = tree.is_object() ? tree.find("limits") : tree.end();
+  if (given == tree.end() || !given->is_object() || !command.is_object()) return;
+  std::vector<ProblemItem> told;  // They have been told.
+  Members limits(*given, "", told), own(command, "", told);
+  const auto check = [&members](const char* name, const char* limit, const auto& wanted,
+                                const auto& most) {
+    if (wanted && most && *wanted > *most)
+      members.wrong(name, std::string("is more than limits.") + limit + " of the same request");
+  };
+  check("wall_time", "wall_time", own.duration("wall_time"), limits.duration("wall_time"));
+  check("timeout", "wall_time", own.duration("timeout"), limits.duration("wall_time"));
+  check("cpu_time", "cpu_time", own.duration("cpu_time"), limits.duration("cpu_time"));
+  check("output", "output", own.size("output"), limits.size("output"));
+}
+
 /// true, or an answer's.
 std::optional<WantedState> read_state(Members& members) {
   const json* value = members.any("state");
@@ -338,6 +355,7 @@ tl::expected<SessionBody, Problem> read_session(const json& tree) {
   read_common(members, body.spec);
   if (auto command = members.object("command")) {
     body.spec.command = read_process(*command, ProcessUse::kCommand, body.spec.settings);
+    check_within(*command, tree["command"], tree);
     command->finish();
   }
   body.spec.environment = read_environment(members);
@@ -357,6 +375,7 @@ tl::expected<SessionBody, Problem> read_run(const json& tree) {
   Members members(tree, "", problems);
   read_common(members, body.spec);
   body.spec.command = read_process(members, ProcessUse::kRun, body.spec.settings);
+  check_within(members, tree, tree);
   if (body.spec.command->stdin_mode == ProcessSpec::Stdin::kOpen)
     members.wrong("stdin", "nobody could write to it: give the text, or make a session");
   body.state = read_state(members);

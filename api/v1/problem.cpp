@@ -110,11 +110,13 @@ Response problem_response(Request& request, Problem problem) {
 }
 
 Response problem_response(Request& request, const Failure& failure) {
-  Problem problem(status_of(failure.code), std::string(supervisor::code_name(failure.code)),
-                  failure.error.what);
+  // What names a member of the request is the request's fault.
+  const bool of_member = failure.error.where.starts_with('/');
+  const bool invalid = of_member && failure.code == Code::kRefused;
+  Problem problem(invalid ? 422 : status_of(failure.code),
+                  std::string(supervisor::code_name(failure.code)), failure.error.what);
   problem.remedy = failure.error.remedy;
-  if (failure.error.where.starts_with('/'))
-    problem.errors.push_back({failure.error.where, failure.error.what});
+  if (of_member) problem.errors.push_back({failure.error.where, failure.error.what});
   problem.limit = failure.limit;
   if (failure.retry_after) problem.retry_after_s = failure.retry_after->count();
   problem.setup = failure.setup;

@@ -191,6 +191,14 @@ Outcome<void> within_limits(const Session& session, const ProcessSpec& spec) {
   if (most.output && spec.output.value_or(0) > *most.output) return refuse("output", *most.output);
   if (most.wall_time && spec.wall_time.value_or(Milliseconds(0)) > *most.wall_time)
     return refuse("wall_time", static_cast<std::uint64_t>(most.wall_time->count() / 1000));
+  for (const auto& [name, value] : spec.environment) {
+    const auto fixed = most.fixed_variables.find(name);
+    if (fixed == most.fixed_variables.end() || fixed->second == value) continue;
+    Outcome<void> refused =
+        supervisor::refuse(supervisor::Code::kRefused, name + " is set by the policy");
+    refused.error().error.where = "/env";
+    return refused;
+  }
   return {};
 }
 

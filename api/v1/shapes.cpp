@@ -1,5 +1,6 @@
 #include "api/v1/shapes.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <ctime>
@@ -25,7 +26,15 @@ json or_null(const std::optional<T>& value) {
   return value ? json(*value) : json();
 }
 
-/// The mode that was asked for, or the policy's.
+/// The one control that gives a network of its own up says so, and then the host's is used.
+bool shares_network(const Session& session) {
+  const json degraded = json::parse(session.degraded(), nullptr, false);
+  return degraded.is_array() && std::any_of(degraded.begin(), degraded.end(), [](const json& item) {
+           return item.is_object() && item.value("control", "") == "network";
+         });
+}
+
+/// The mode that was asked for, or the policy's; what it has come to, where that is another.
 std::string network_of(const supervisor::Supervisor& supervisor, const Session& session) {
   constexpr std::string_view kMode = "network.mode=";
   std::string found;
@@ -33,6 +42,7 @@ std::string network_of(const supervisor::Supervisor& supervisor, const Session& 
     if (policy.name == session.policy()) found = policy.network;
   for (const std::string& setting : session.settings())
     if (setting.starts_with(kMode)) found = setting.substr(kMode.size());
+  if (shares_network(session)) found = "shared";
   return found;
 }
 

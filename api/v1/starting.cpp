@@ -106,6 +106,8 @@ std::string member_of(const json& setup, const char* name) {
 
 /// The pointer into the body that stands for a path of the policy: "/limits/memory".
 std::string pointer_of(const std::string& path) {
+  if (path == "environment" || path.starts_with("env.")) return "/env";
+  if (path.starts_with("network.")) return "/network";
   std::string pointer = "/" + path;
   std::replace(pointer.begin(), pointer.end(), '.', '/');
   return pointer;

@@ -7,13 +7,18 @@
 
 #include "launcher/host.hpp"
 #include "launcher/plan.hpp"
+#include "launcher/record.hpp"
 #include "launcher/sys/terminal.hpp"
 
 namespace belljar::launcher {
 
+/// Where `origins` say that a variable comes from which the session's request has named, as
+/// policy_of_launch puts it: each command may have another value for it.
+inline constexpr const char* kOfTheRequest = "the request's environment";
+
 struct FurtherCommand {
   Command command;
-  std::map<std::string, std::string> environment;  ///< Over what the policy sets.
+  std::map<std::string, std::string> environment;  ///< Nothing that the policy sets.
   std::optional<sys::TerminalSize> terminal;       ///< Of its own, made in the sandbox.
 };
 
@@ -28,7 +33,11 @@ class FurtherCommands {
   FurtherCommands(policy::Policy&& policy, const Host& host) = delete;
 
   /// Only steps of the payload, and the terminal's, which the command's keeper carries out.
+  /// kRefused where it would change a variable that the policy itself sets.
   [[nodiscard]] Result<Plan> plan(const FurtherCommand& further) const;
+
+  /// What the policy itself sets, whatever a command asks for.
+  [[nodiscard]] std::map<std::string, std::string> fixed_variables() const;
 
   [[nodiscard]] const policy::Policy& policy() const { return policy_; }
   [[nodiscard]] const Host& host() const { return host_; }
@@ -37,5 +46,9 @@ class FurtherCommands {
   const policy::Policy& policy_;
   const Host& host_;
 };
+
+/// Of a command that was not planned, for its answer: as `describe_refusal`, and with the control
+/// where the request asks for what the policy does not allow.
+[[nodiscard]] SetupFailure further_refusal(const Error& error, const policy::Policy& policy);
 
 }  // namespace belljar::launcher

@@ -86,8 +86,8 @@ class Monitor final : public Attendant {
   void begin(const launcher::RunningSandbox& sandbox) override {
     sandbox_ = sandbox;
     channel_.started({sandbox.init, launcher::back_end_name(sandbox.back_end), sandbox.degraded,
-                      further_.policy().digest, further_.policy().limits, plan_time,
-                      sandbox.setup_time});
+                      further_.policy().digest, further_.policy().limits,
+                      further_.fixed_variables(), plan_time, sandbox.setup_time});
     tidy_at_ = Clock::now() + kTidyAfter;
   }
 
@@ -217,7 +217,7 @@ class Monitor final : public Attendant {
     further.terminal = exec.terminal;
     Result<launcher::Plan> plan = further_.plan(further);
     if (!plan)
-      return channel_.not_started(id, launcher::describe_refusal(plan.error(), further_.policy()),
+      return channel_.not_started(id, launcher::further_refusal(plan.error(), further_.policy()),
                                   125);
     if (const int error = order(exec.process, *plan, streams); error != 0)
       return decline(id, {error == EAGAIN ? Code::kBusy : Code::kSystem,

@@ -57,6 +57,7 @@ void SessionChannel::started(const SessionStart& start) {
   const policy::Limits& limits = start.limits;
   event["wall_time_ms"] = limits.wall_time ? Json(limits.wall_time->count()) : Json();
   event["output"] = limits.output ? Json(*limits.output) : Json();
+  event["fixed_variables"] = start.fixed_variables;
   event["plan_us"] = start.plan_time.count();
   event["setup_us"] = start.setup_time.count();
   send(dump(event));

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -33,6 +34,7 @@ struct SessionStart {
   std::string policy_digest;
   policy::Limits
       limits;  ///< Of which wall_time and output are told: the client holds commands to it.
+  std::map<std::string, std::string> fixed_variables;  ///< That no command may set otherwise.
   std::chrono::microseconds plan_time{0}, setup_time{0};
 };
 

@@ -37,13 +37,16 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::ordered_json;
 
 /// What the policy has and nobody holds to.
-std::vector<launcher::Degraded> not_held(const policy::Limits& limits) {
+std::vector<launcher::Degraded> not_held(const policy::Policy& policy) {
+  const policy::Limits& limits = policy.limits;
   std::vector<launcher::Degraded> found = {
       {"sandbox",
        "UNSANDBOXED, by the operator's setting: no namespaces, mounts, Landlock, filter"}};
   const auto add = [&found](bool asked, const char* name) {
     if (asked) found.push_back({"limits", std::string(name) + " is not enforced"});
   };
+  if (policy.network.mode != policy::NetworkMode::kShared)
+    found.push_back({"network", "network.mode is not enforced: the host's network is shared"});
   add(limits.cpu_time.has_value(), "limits.cpu_time");
   add(limits.output.has_value(), "limits.output");
   add(limits.disk.has_value(), "limits.disk");
@@ -96,7 +99,7 @@ class Unsandboxed {
     record.sandboxed = false;
     record.policy_name = order_.policy.name;
     record.policy_digest = order_.policy.digest;
-    record.degraded = not_held(order_.policy.limits);
+    record.degraded = not_held(order_.policy);
     record.usage.wall = std::chrono::duration_cast<microseconds>(Clock::now() - begun_);
     return record;
   }
@@ -136,8 +139,8 @@ class Unsandboxed {
   }
 
   void tell_start() {
-    channel_.started({getpid(), "none", not_held(order_.policy.limits), order_.policy.digest,
-                      order_.policy.limits, microseconds(0),
+    channel_.started({getpid(), "none", not_held(order_.policy), order_.policy.digest,
+                      order_.policy.limits, further_.fixed_variables(), microseconds(0),
                       std::chrono::duration_cast<microseconds>(Clock::now() - begun_)});
   }
 
@@ -228,7 +231,9 @@ class Unsandboxed {
     further.environment = exec.environment;
     if (const auto failed =
             start(exec.process, further, {streams[0].get(), streams[1].get(), streams[2].get()}))
-      return decline(id, fault_of(*failed));
+      return failed->kind == ErrorKind::kRefused
+                 ? channel_.not_started(id, launcher::further_refusal(*failed, order_.policy), 125)
+                 : decline(id, fault_of(*failed));
     last_ = exec.process;
     Process& process = processes_.at(exec.process);
     process.request = id;

@@ -251,6 +251,72 @@ class Exec(V1Test):
         return session
 
     @as_shipped
+    def test_what_the_policy_sets_no_command_sets_otherwise(self):
+        v1 = self.v1()
+        strict = {"policy": "builtin:strict@1"}
+        session = v1.session(**strict, env={"COLOUR": "blue"})
+        for call in ("/exec", "/processes", "/shell/commands"):
+            problem = v1.problem(422, "refused", "POST", session + call, {"shell": "true", "env": {"HOME": "/elsewhere"}})
+            self.assertEqual(pointers(problem), {"/env"})
+        for more in ({}, {"state": True}):
+            problem = v1.problem(422, "refused", "POST", "/v1/run", {**strict, "shell": "true", "env": {"HOME": "/elsewhere"}, **more})
+            self.assertEqual(pointers(problem), {"/env"})
+        done = v1.exec(session, "echo $COLOUR $HOME", env={"COLOUR": "red", "HOME": "/tmp"})
+        self.assertEqual(done["stdout"], "red /tmp\n", "control: what the session was given gives way, and the same is no other")
+        token = v1.exec(session, "echo $MY_TOKEN", env={"MY_TOKEN": "mine"})
+        self.assertEqual(token["stdout"], "mine\n", "env.deny is about the host's variables")
+
+    @as_shipped
+    def test_a_limit_of_the_session_holds_for_its_command_and_more_is_refused(self):
+        v1 = self.v1()
+        for limit, most, more in (("wall_time", "500ms", "10s"), ("cpu_time", "1s", "2s"), ("output", "4KiB", "5KiB")):
+            body = {"shell": "true", limit: more, "limits": {limit: most}}
+            self.assertEqual(pointers(v1.problem(422, "invalid", "POST", "/v1/run", body)), {"/" + limit})
+            body = {"command": {"shell": "true", limit: more}, "limits": {limit: most}}
+            self.assertEqual(pointers(v1.problem(422, "invalid", "POST", "/v1/sessions", body)), {"/command/" + limit})
+        self.assertEqual(pointers(v1.problem(422, "invalid", "POST", "/v1/run",
+                                             {"shell": "true", "timeout": "1m", "limits": {"wall_time": "1s"}})), {"/timeout"})
+        done = v1.expect(200, "POST", "/v1/run", {"shell": "sleep 600", "wall_time": "300ms", "limits": {"wall_time": "1m"}})
+        self.assertEqual(done["cause"], "wall_time", "control: less is taken")
+
+    @as_shipped
+    def test_output_above_the_policys_is_refused_and_not_reduced(self):
+        policies = self.make_directory("policies", mode=0o755)
+        quiet = {"version": 1, "extends": ["builtin:shell@1"], "network": {"mode": "none"}, "limits": {"output": "4KiB", "wall_time": "2s"}}
+        (policies / "quiet.json").write_text(json.dumps(quiet))
+        v1 = self.v1(f"--policy-dir={policies}")
+        over, under = {"shell": "yes", "output": "5KiB"}, {"shell": "yes", "output": "1KiB"}
+        for path, body, pointer in (("/v1/run", over, "/output"), ("/v1/run", {**over, "state": True}, "/output"),
+                                    ("/v1/sessions", {"command": over}, "/command/output")):
+            problem = v1.problem(422, "beyond_maximum", "POST", path, {"policy": "quiet", **body})
+            self.assertEqual((pointers(problem), problem["limit"]), ({pointer}, 4096))
+        session = v1.session(policy="quiet")
+        for call in ("/exec", "/processes", "/shell/commands"):
+            for member, value in (("output", "5KiB"), ("wall_time", "3s")):
+                problem = v1.problem(422, "beyond_maximum", "POST", session + call, {"shell": "true", member: value})
+                self.assertEqual(pointers(problem), {"/" + member})
+        problem = v1.problem(422, "beyond_maximum", "POST", "/v1/run", {"policy": "quiet", "shell": "true", "wall_time": "3s", "state": True})
+        self.assertEqual(pointers(problem), {"/wall_time"})
+        self.assertEqual(v1.expect(200, "POST", "/v1/run", {"policy": "quiet", **under})["cause"], "output", "control")
+        self.assertEqual(v1.expect(200, "POST", "/v1/run", {"policy": "quiet", "shell": "sleep 60"})["cause"], "wall_time")
+
+    @as_shipped
+    def test_a_process_that_is_deleted_was_killed_by_its_client_whether_it_dies_of_TERM_or_not(self):
+        v1 = self.v1()
+        session = v1.session()
+        for shell in ("sleep 600", "trap '' TERM; echo up; while :; do sleep 0.05; done"):
+            process = v1.start(session, shell)
+            if "trap" in shell:
+                self.assertTrue(wait_until(lambda: v1.expect(200, "GET", process)["offsets"]["stdout"] > 0))
+            self.assertEqual(v1.call("DELETE", process).status, 204)
+            ended = v1.wait(process)
+            self.assertEqual((ended["cause"], ended["record"]["by"]), ("killed", "client"), shell)
+        last = v1.start(session, "sleep 600")
+        v1.call("DELETE", session)
+        ended = v1.wait(last)
+        self.assertEqual((ended["cause"], ended["record"]["by"]), ("killed", "session"))
+
+    @as_shipped
     def test_exec_in_the_background_is_a_process(self):
         v1 = self.v1()
         session = v1.session()

@@ -134,9 +134,13 @@ class SessionSocket(SandboxTest):
 
     def test_environment_and_directory_are_the_policys_and_the_commands(self):
         session = self.session(changes={"env": {"set": {"ONE": "1", "TWO": "2"}}})
-        record, out = session.run("/bin/sh", "-c", "echo $ONE $TWO $THREE; pwd", environment={"TWO": "zwei", "THREE": "3"},
+        self.assertEqual(self.started["fixed_variables"], {"ONE": "1", "TWO": "2"})
+        record, out = session.run("/bin/sh", "-c", "echo $ONE $TWO $THREE; pwd", environment={"TWO": "2", "THREE": "3"},
                                   directory="/tmp")
-        self.assertEqual(out, "1 zwei 3\n/tmp\n")
+        self.assertEqual(out, "1 2 3\n/tmp\n")
+        answer, _, _ = session.exec("true", environment={"TWO": "zwei"})
+        self.assertEqual((answer["error"]["exit_code"], answer["error"]["setup"]["control"]), (125, "policy"), answer)
+        self.assertIn("TWO is set by the policy", answer["error"]["message"])
         record, out = session.run("/bin/sh", "-c", "echo $ONE $TWO $THREE")
         self.assertEqual(out, "1 2\n", "nothing of the last command is left")
 
