@@ -53,6 +53,11 @@ void add_session(json& line, const supervisor::Session& session, const superviso
 
 }  // namespace
 
+std::string_view logged_target(const Request& request) {
+  const std::string_view target = request.target;
+  return target.substr(0, target.find('?'));
+}
+
 void Audit::add(const supervisor::Event& event, const supervisor::Supervisor& supervisor) {
   const char* what = what_of(event.type);
   if (what == nullptr || !file_.valid()) return;
@@ -76,7 +81,7 @@ void Audit::refused(const Request& request, int status) {
                  {"status", status},
                  {"peer", request.peer.address},
                  {"method", request.method},
-                 {"target", request.target.substr(0, 256)}}));
+                 {"target", logged_target(request).substr(0, 256)}}));
 }
 
 void Audit::write(const std::string& line) {

@@ -3,12 +3,17 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "api/http/message.hpp"
 #include "policy/base/unique_fd.hpp"
 #include "supervisor/supervisor.hpp"
 
 namespace belljar::api {
+
+/// What a log may hold of a target: the path. Queries have tokens and data in them, those that go
+/// to a server inside a session too.
+[[nodiscard]] std::string_view logged_target(const Request& request);
 
 /// Appends to a file, which may be none. Never waits: a line that cannot be written whole is lost,
 /// and counted. Holds no environment, no arguments (their SHA-256 alone), no output, no tokens.

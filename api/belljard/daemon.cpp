@@ -269,7 +269,7 @@ void Daemon::told(const Request& request, int status, std::chrono::microseconds 
                  {"client", request.client.empty() ? "-" : request.client},
                  {"peer", request.peer.address},
                  {"method", request.method.empty() ? "-" : request.method},
-                 {"target", request.target.empty() ? "-" : request.target},
+                 {"target", request.target.empty() ? "-" : std::string(logged_target(request))},
                  {"status", std::to_string(status)},
                  {"ms", std::to_string(took.count() / 1000)}};
   if (!request.failure.empty()) facts.emplace_back("reason", request.failure);

@@ -99,8 +99,22 @@ bool names_secret(std::string key) {
   std::transform(key.begin(), key.end(), key.begin(), [](char c) {
     return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
   });
-  for (const char* word : {"KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL"})
+  for (const char* word : {"KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "PWD",
+                           "CREDENTIAL", "BEARER", "AUTHORIZATION"})
     if (key.find(word) != std::string::npos) return true;
+  return key == "AUTH" || key.ends_with("_AUTH") || key.starts_with("AUTH_");
+}
+
+/// "Bearer …", "Basic …", or "http://user:password@host".
+bool looks_secret(std::string_view text) {
+  for (const char* scheme : {"Bearer ", "bearer ", "Basic ", "basic "})
+    if (text.find(scheme) != std::string_view::npos) return true;
+  for (std::size_t at = text.find("://"); at != std::string_view::npos; at = text.find("://", at)) {
+    at += 3;
+    const std::string_view authority = text.substr(at, text.find_first_of("/ \t\n", at) - at);
+    const std::size_t user = authority.find('@');
+    if (user != std::string_view::npos && authority.substr(0, user).find(':') < user) return true;
+  }
   return false;
 }
 
@@ -109,7 +123,9 @@ bool names_secret(std::string key) {
 class Writer {
  public:
   enum class Secrets { kKeep, kHide };
-  explicit Writer(Secrets secrets) : secrets_(secrets) {}
+  /// `known` outlives it: what is hidden wherever it stands, with kHide.
+  explicit Writer(Secrets secrets, const std::vector<std::string>* known = nullptr)
+      : secrets_(secrets), known_(known) {}
 
   std::string write(const Tree& root) {
     put(root, false);
@@ -144,8 +160,21 @@ class Writer {
     }
   }
 
+  /// Of one that is shorter nearly every text has something in it: that is hidden where it is all.
+  static constexpr std::size_t kTelling = 4;
+
+  [[nodiscard]] bool holds_secret(const std::string& text) const {
+    if (secrets_ != Secrets::kHide) return false;
+    if (looks_secret(text)) return true;
+    return known_ != nullptr &&
+           std::any_of(known_->begin(), known_->end(), [&](const auto& secret) {
+             return secret.size() < kTelling ? text == secret
+                                             : text.find(secret) != std::string::npos;
+           });
+  }
+
   void put_scalar(const Tree& tree, bool hide) {
-    if (hide && !tree.scalar.empty())
+    if ((hide || holds_secret(tree.scalar)) && !tree.scalar.empty())
       out_ << YAML::DoubleQuoted << std::string(kHidden);
     else if (tree.tag == "!" || tree.tag == std::string(kCore) + "str")
       out_ << YAML::DoubleQuoted << tree.scalar;
@@ -156,6 +185,7 @@ class Writer {
   }
 
   Secrets secrets_;
+  const std::vector<std::string>* known_;
   YAML::Emitter out_;
 };
 
@@ -221,10 +251,10 @@ Parsed<std::string> agent_config(std::string_view yaml, std::uint16_t port,
   return Writer(Writer::Secrets::kKeep).write(*root);
 }
 
-std::string without_secrets(std::string_view yaml) {
+std::string without_secrets(std::string_view yaml, const std::vector<std::string>& secrets) {
   const Parsed<Tree> root = load(yaml);
   if (!root) return "[Not shown: it is no YAML mapping, and could hold credentials]\n";
-  return Writer(Writer::Secrets::kHide).write(*root);
+  return Writer(Writer::Secrets::kHide, &secrets).write(*root);
 }
 
 }  // namespace belljar::api

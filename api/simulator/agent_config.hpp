@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "policy/units.hpp"
 
@@ -16,7 +17,9 @@ namespace belljar::api {
     std::string_view yaml, std::uint16_t port,
     const std::map<std::string, std::string>& credentials);
 
-/// The same text without the values of keys that name secrets: whole where it is no YAML.
-[[nodiscard]] std::string without_secrets(std::string_view yaml);
+/// The same text without the values of keys that name secrets, and without every scalar that has
+/// one of `secrets` in it, or a password as URLs and HTTP have them: whole where it is no YAML.
+[[nodiscard]] std::string without_secrets(std::string_view yaml,
+                                          const std::vector<std::string>& secrets = {});
 
 }  // namespace belljar::api

@@ -96,9 +96,19 @@ class Files {
     supervisor::WorkspaceFile directory;
     directory.path = path;
     directory.directory = true;
-    files_.try_emplace(path, std::move(directory));
+    const auto [found, added] = files_.try_emplace(path, std::move(directory));
+    if (!found->second.directory) clash_ = path;
   }
-  [[nodiscard]] std::vector<supervisor::WorkspaceFile> take() {
+  /// Refused where a file stands where a directory has to be.
+  [[nodiscard]] supervisor::Outcome<std::vector<supervisor::WorkspaceFile>> take() {
+    for (const auto& [path, file] : files_)
+      for (std::size_t at = path.find('/'); at != std::string::npos; at = path.find('/', at + 1))
+        if (const auto above = files_.find(path.substr(0, at));
+            above != files_.end() && !above->second.directory)
+          clash_ = above->first;
+    if (!clash_.empty())
+      return supervisor::refuse(Code::kSystem,
+                                policy::in_quotes(clash_) + " is a file and has to be a directory");
     std::vector<supervisor::WorkspaceFile> list;
     for (auto& [path, file] : files_) list.push_back(std::move(file));
     return list;
@@ -106,6 +116,7 @@ class Files {
 
  private:
   std::map<std::string, supervisor::WorkspaceFile> files_;
+  std::string clash_;
 };
 
 /// A request's files, with its paths made sound; otherwise why they are not.
@@ -151,14 +162,14 @@ std::string too_large(std::uint64_t size) {
   return "[File too large to display: " + std::to_string(size) + " bytes]";
 }
 
-std::string shown_content(const supervisor::Entry& entry) {
+std::string shown_content(const supervisor::Entry& entry, const std::vector<std::string>& secrets) {
   if (entry.too_large || !entry.content) return too_large(entry.size);
   // The one file that credentials are put into, by us.
-  if (entry.path == "config.yaml") return without_secrets(*entry.content);
+  if (entry.path == "config.yaml") return without_secrets(*entry.content, secrets);
   return *entry.content;
 }
 
-json shown_files(const supervisor::Listing& listing) {
+json shown_files(const supervisor::Listing& listing, const std::vector<std::string>& secrets) {
   json files = json::array();
   std::vector<std::string> directories;
   for (const supervisor::Entry& entry : listing.entries) {
@@ -169,7 +180,7 @@ json shown_files(const supervisor::Listing& listing) {
     } else if (entry.type == supervisor::Entry::Type::kFile) {
       // What cannot be opened, such as a file with a second name, is left out as it always was.
       if (!entry.content && !entry.too_large) continue;
-      files.push_back({{"path", entry.path}, {"content", shown_content(entry)}});
+      files.push_back({{"path", entry.path}, {"content", shown_content(entry, secrets)}});
     }
   }
   std::sort(directories.begin(), directories.end());
@@ -253,7 +264,9 @@ supervisor::SessionSpec SimulatorFace::specify(const Request& request, std::stri
     for (const auto& [path, content] : wanted.support_files) files.file(path, content);
     for (const std::string& path : wanted.workspace_paths) files.directory(path);
     files.directory("tmp");
-    session.files = files.take();
+    auto all = files.take();
+    if (!all) return tl::unexpected<Failure>(all.error());
+    session.files = *std::move(all);
     auto& environment = session.command->environment;
     environment["BESSER_WS_PORT"] = std::to_string(place.port);
     environment["HOME"] = place.workspace;
@@ -278,18 +291,26 @@ Awaitable<Response> SimulatorFace::create(Request& request) {
   if (!uuid) co_return simulator_error(400, "session_id is not a UUID");
   const std::string unsound = make_sound(*wanted);
   if (!unsound.empty()) co_return simulator_error(400, unsound);
+  std::vector<std::string> secrets;
+  for (const auto& [name, value] : wanted->credentials) secrets.push_back(value);
   auto spec = specify(request, *uuid, *std::move(wanted));
   const auto session = co_await supervisor_->create(std::move(spec));
   if (!session) {
     request.failure = session.error().error.what + ' ' + session.error().setup;
     co_return failed(session.error());
   }
+  keep_secrets(*uuid, std::move(secrets));
   if (request.gone && request.gone()) {
     // Of a session that nobody was told of nothing may be left running.
     request.failure = "the client has hung up";
     (void)co_await supervisor_->end(*uuid, supervisor::EndedBy::kClient);
   }
   co_return ok({{"session_id", *uuid}, {"port", (*session)->port()}});
+}
+
+void SimulatorFace::keep_secrets(const std::string& uuid, std::vector<std::string> secrets) {
+  std::erase_if(secrets_, [this](const auto& entry) { return live(entry.first) == nullptr; });
+  secrets_.insert_or_assign(uuid, std::move(secrets));
 }
 
 std::shared_ptr<Session> SimulatorFace::live(const std::string& uuid) const {
@@ -308,7 +329,7 @@ Awaitable<Response> SimulatorFace::files(std::string id) {
   wanted.total = kMostFilesShown;
   wanted.skip.emplace_back(kHidden);
   const auto listing = co_await session->list(std::move(wanted));
-  if (listing) co_return ok(shown_files(*listing));
+  if (listing) co_return ok(shown_files(*listing, secrets_[*uuid]));
   const Code code = listing.error().code;
   if (code == Code::kEnded || code == Code::kNotFound)
     co_return simulator_error(404, "Session not found");

@@ -42,12 +42,16 @@ class SimulatorFace {
   Awaitable<void> relay(std::string id, WebSocket& socket);
   [[nodiscard]] supervisor::SessionSpec specify(const Request& request, std::string id,
                                                 CreateRequest wanted) const;
+  void keep_secrets(const std::string& uuid, std::vector<std::string> secrets);
   /// A session that lives, by any spelling of its id.
   [[nodiscard]] std::shared_ptr<supervisor::Session> live(const std::string& uuid) const;
 
   std::shared_ptr<supervisor::Supervisor> supervisor_;
   std::shared_ptr<SelfTestCache> self_test_;
   SimulatorOptions options_;
+  /// What sessions were given, and nobody is shown, by their ids; those of ended ones go when the
+  /// next is made.
+  std::map<std::string, std::vector<std::string>> secrets_;
 };
 
 }  // namespace belljar::api

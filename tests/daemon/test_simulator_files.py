@@ -41,6 +41,23 @@ class Files(DaemonTest):
         self.assertEqual(directories, [])
 
     @as_shipped
+    def test_a_file_where_a_directory_has_to_be_is_a_clash_and_nothing_is_started(self):
+        daemon = self.daemon()
+        for files, paths in ((("a",), ["a"]), (("a",), ["a/b"]), (("a", "a/b"), []), (("tmp",), []), ((), ["agent.py"])):
+            answer = daemon.create(support_files={path: "x" for path in files}, workspace_paths=paths)
+            self.assertEqual((answer.status, answer.json()), (500, {"detail": "The session could not be started"}), (files, paths))
+        self.assertEqual((daemon.health()["sessions"], daemon.workspaces()), (0, []))
+        daemon.session(support_files={"a/b": "x"}, workspace_paths=["a", "tmp"])
+
+    @as_shipped
+    def test_a_key_of_the_request_is_not_shown_wherever_the_configuration_has_it(self):
+        daemon = self.daemon()
+        session = daemon.session(config=f"agent: {{name: a}}\nother: [\"x {SECRET} y\"]\n", env_vars={"OPENAI_API_KEY": SECRET})
+        files, _ = daemon.listed(session)
+        self.assertNotIn(SECRET, files["config.yaml"])
+        self.assertIn("name: a", files["config.yaml"])
+
+    @as_shipped
     def test_fifo_socket_and_device_are_skipped_without_blocking(self):
         daemon = self.daemon()
         session = daemon.session()

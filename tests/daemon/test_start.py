@@ -126,7 +126,7 @@ class Start(DaemonTest):
         session = daemon.session(env_vars={"OPENAI_API_KEY": "sk-secret"})
         metrics = daemon.request("GET", "/metrics").body.decode()
         self.assertIn('belljar_sessions{state="running"} 1\n', metrics)
-        daemon.request("GET", "/health", token="wrong")
+        daemon.request("GET", "/health?access_token=query-secret", token="wrong")
         daemon.delete(session)
         self.assertTrue(wait_until(lambda: '"what":"end"' in audit.read_text()))
         lines = [json.loads(line) for line in audit.read_text().splitlines()]
@@ -136,9 +136,9 @@ class Start(DaemonTest):
         self.assertEqual(lines[3]["cause"], "killed")
         for line in daemon.log.splitlines():
             json.loads(line)
-        for secret in ("sk-secret", TOKEN, "agent.py"):
+        for secret in ("sk-secret", "query-secret", TOKEN, "agent.py"):
             self.assertNotIn(secret, audit.read_text())
-        for secret in ("sk-secret", TOKEN):
+        for secret in ("sk-secret", "query-secret", TOKEN):
             self.assertNotIn(secret, daemon.log)
 
     @as_shipped

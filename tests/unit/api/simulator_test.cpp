@@ -217,6 +217,20 @@ TEST_CASE("what is shown of a configuration has no credentials in it") {
   CHECK(without_secrets("- api_key: sk-1").find("sk-1") == std::string::npos);
 }
 
+TEST_CASE("a credential is hidden wherever it stands, and so is what looks like one") {
+  const std::vector<std::string> own = {"sk-own-1", "k"};
+  const std::string yaml =
+      "a: sk-own-1\nb: [\"x sk-own-1 y\", {sk-own-1: c}]\nd: k\nauth: p-1\npwd: p-2\n"
+      "headers: [\"Bearer p-3\"]\nurl: http://u:p-4@host/\nauthor: me\nlink: http://host/@x:y\n"
+      "word: kept\n";
+  const std::string shown = without_secrets(yaml, own);
+  for (const char* secret : {"sk-own-1", "d: k\n", "p-1", "p-2", "p-3", "p-4"})
+    CHECK_MESSAGE(shown.find(secret) == std::string::npos, secret);
+  for (const char* rest : {"author: me", "http://host/@x:y", "word: kept"})
+    CHECK_MESSAGE(shown.find(rest) != std::string::npos, rest);
+  CHECK(without_secrets("a: sk-own-1\n").find("sk-own-1") != std::string::npos);  // The control.
+}
+
 TEST_CASE("a state is entered where a name in brackets is followed by Running body") {
   const auto state = [](std::string_view line) {
     return std::string(entered_state(line).value_or("(none)"));
