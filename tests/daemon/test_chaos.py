@@ -94,9 +94,11 @@ class Chaos(DaemonTest):
         threads = self.clients(daemon, rng, stop)
         time.sleep(rng.random() * 0.8)
         cast = Cast(daemon)
+        killed = 0
         for pid in rng.sample(found := cast.find(part), k=min(len(found), 1 + rng.randrange(3))):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+                killed += 1
         time.sleep(rng.random() * 0.3)
         if part in ("service", "zygote"):
             self.assertEqual(daemon.process.wait(30), 1, "a daemon without its service ends, and says so by its exit")
@@ -104,6 +106,7 @@ class Chaos(DaemonTest):
         for thread in threads:
             thread.join()
         self.end(daemon, part)
+        return killed
 
     def end(self, daemon, part):
         if part in ("daemon", "service", "zygote"):
@@ -141,10 +144,12 @@ class Chaos(DaemonTest):
         self.assertEqual(daemon.workspaces(), [])
 
     def rounds(self, part, count):
+        killed = 0
         for number in range(count):
             seed = f"{SEED}-{part}-{number}"
             with self.subTest(seed=seed):
-                self.round(part, seed)
+                killed += self.round(part, seed)
+        self.assertGreater(killed, 0, f"control: no {part} was met in {count} rounds")
 
     @as_shipped
     def test_kill_9_of_the_daemon_leaves_nothing(self):
