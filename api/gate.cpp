@@ -86,7 +86,9 @@ Verdict Gate::route(Request& head) {
 
 Response Gate::refusal(const Refusal& why) {
   Request unread;
-  return turn_away(unread, why.status, "malformed", why.why);
+  const bool large = why.status == 413 || why.status == 414 || why.status == 431;
+  const char* code = large ? "too_large" : why.status == 408 ? "timeout" : "malformed";
+  return turn_away(unread, why.status, code, why.why);
 }
 
 }  // namespace belljar::api

@@ -119,11 +119,13 @@ void add_archive_operations(Router& router, const V1Context& context,
                             std::shared_ptr<Transfers> transfers) {
   const std::string path = "/v1/sessions/{session}/archive";
   Operation get("readArchive", "GET", path);
+  get.takes_query = true;
   get.stream = [&context, transfers](Exchange& exchange) {
     return archive(context, transfers, exchange);
   };
   router.add(std::move(get));
   Operation put("writeArchive", "PUT", path);
+  put.takes_query = true;
   put.body_limit = kMostArchive;
   put.stream = [&context, transfers](Exchange& exchange) {
     return archive(context, transfers, exchange);

@@ -22,8 +22,10 @@
 // meets a gap, and one who takes nothing and says nothing for two pings is cut off. So many bytes
 // of stdin wait for the process as well; then nothing more is read. Messages to us have up to 128
 // KiB (1009).
+#include <algorithm>
 #include <csignal>
 #include <deque>
+#include <initializer_list>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -78,6 +80,13 @@ std::optional<Problem> read_wish(const Request& request, const Process& process,
   wish.writer = query.boolean("writer");
   wish.takeover = query.boolean("takeover").value_or(false);
   return query.finish();
+}
+
+/// Whether an object has members that nobody reads.
+bool has_others(const json& said, std::initializer_list<std::string_view> known) {
+  for (const auto& [name, value] : said.items())
+    if (std::find(known.begin(), known.end(), name) == known.end()) return true;
+  return false;
 }
 
 std::optional<int> signal_number(const json& said) {
@@ -315,12 +324,15 @@ Awaitable<void> Attach::take_control(const json& said) {
                                                                   : "";
   if (type == "signal") co_return co_await signal(said);
   if (type.empty()) co_return co_await refuse("malformed", "expected the type signal or ping");
+  if (said.size() > 1) co_return co_await refuse("malformed", "a ping has no other members");
   json pong = {{"type", "pong"}};
   pong["stdin"] = co_await stdin_offset();
   co_await say(std::move(pong));
 }
 
 Awaitable<void> Attach::resize(const json& said) {
+  if (has_others(said, {"cols", "rows"}))
+    co_return co_await refuse("malformed", "expected cols and rows, and nothing else");
   const json columns = said.value("cols", json()), rows = said.value("rows", json());
   if (!columns.is_number_unsigned() || !rows.is_number_unsigned() || columns > 9999 || rows > 9999)
     co_return co_await refuse("malformed", "expected cols and rows, up to 9999");
@@ -334,6 +346,8 @@ Awaitable<void> Attach::resize(const json& said) {
 }
 
 Awaitable<void> Attach::signal(const json& said) {
+  if (has_others(said, {"type", "signal", "target"}))
+    co_return co_await refuse("malformed", "expected a signal, a target, and nothing else");
   const auto number = signal_number(said.value("signal", json()));
   const auto target = target_of(said.value("target", json()));
   if (!number || !target)
@@ -426,6 +440,7 @@ Awaitable<void> attach(const V1Context& context, std::shared_ptr<Writers> writer
 void add_attach_operations(Router& router, const V1Context& context) {
   const auto writers = std::make_shared<Writers>();
   Operation operation("attach", "GET", "/v1/sessions/{session}/processes/{process}/attach");
+  operation.takes_query = true;
   operation.check = [&context, writers](Request& head) { return check(context, *writers, head); };
   operation.upgrade = [&context, writers](const Request& request, WebSocket& client) {
     return attach(context, writers, request, client);

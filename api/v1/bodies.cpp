@@ -147,6 +147,8 @@ std::vector<WorkspaceFile> read_files(Members& members) {
       files->wrong(path, "expected a path below the workspace, without empty, . and .. parts");
     else if (content.is_string())
       file.content = content.get<std::string>();
+    else if (content.is_null())
+      files->wrong(path, "expected a text, or an object, got null");
     else if (auto object = files->object(path.c_str()))
       read_file_object(*std::move(object), *files, file);
     list.push_back(std::move(file));
@@ -307,6 +309,7 @@ void read_ready(Members& members, SessionBody& body) {
 
 void read_times(Members& members, SessionSpec& spec) {
   spec.ttl = members.duration("ttl");
+  if (spec.ttl && *spec.ttl <= milliseconds(0)) members.wrong("ttl", "expected more than nothing");
   spec.idle = members.duration("idle");
   if (spec.idle && *spec.idle <= milliseconds(0))
     members.wrong("idle", "expected more than nothing");

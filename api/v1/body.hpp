@@ -51,6 +51,8 @@ class Members {
   /// Says that something is wrong: with a member, or with what is below it ("env/PATH").
   void wrong(std::string_view key, std::string what);
   [[nodiscard]] std::string pointer(std::string_view key) const;
+  /// null says something, as in a merge patch; otherwise it is a problem, as any wrong value.
+  void allow_null() { null_allowed_ = true; }
   /// To be called last: members that are not known are problems.
   void finish();
 
@@ -62,6 +64,7 @@ class Members {
   std::string pointer_;
   std::vector<ProblemItem>& problems_;
   std::vector<std::string> known_;
+  bool null_allowed_ = false;
 };
 
 /// 422, with all that is wrong.

@@ -149,6 +149,7 @@ Awaitable<void> events(const V1Context& context, Exchange& exchange) {
 
 void add_event_operations(Router& router, const V1Context& context) {
   Operation operation("readEvents", "GET", "/v1/events");
+  operation.takes_query = true;
   operation.stream = [&context](Exchange& exchange) { return events(context, exchange); };
   router.add(std::move(operation));
 }

@@ -141,6 +141,7 @@ Awaitable<Response> run(const V1Context& context, Request& request) {
 
 void add_exec_operations(Router& router, const V1Context& context) {
   Operation one("exec", "POST", "/v1/sessions/{session}/exec");
+  one.takes_query = true;
   one.body_limit = kMostExecBody;
   add_start(router, context, std::move(one), exec);
   Operation shot("run", "POST", "/v1/run");

@@ -97,6 +97,14 @@ Awaitable<void> send_file(Exchange& exchange, const UniqueFd& file, std::uint64_
   co_await exchange.finish();
 }
 
+/// Whether If-Match names this state of the file, or there is none (RFC 9110, 13.1.1).
+bool is_wanted(const Request& request, const std::string& etag) {
+  if (request.headers.count("if-match") == 0) return true;
+  const std::string_view wanted = request.headers.find("if-match").value_or("");
+  // A weak tag never matches here, and names_etag would let it.
+  return wanted.find("W/") == std::string_view::npos && names_etag(wanted, etag);
+}
+
 /// Whether the range that is asked for is of this state of the file (RFC 9110, 13.1.5).
 bool range_holds(const Request& request, const std::string& etag) {
   if (request.headers.count("if-range") == 0) return true;
@@ -110,6 +118,11 @@ Awaitable<void> answer_file(Exchange& exchange, supervisor::OpenFile file) {
   head.headers.add("etag", '"' + file.etag + '"');
   head.headers.add("accept-ranges", "bytes");
   head.headers.add("x-content-type-options", "nosniff");
+  if (!is_wanted(request, file.etag)) {
+    Response refused = problem_response(
+        request, Problem(412, "precondition", "the file is not the one that If-Match names"));
+    co_return co_await exchange.answer(std::move(refused));
+  }
   if (names_etag(request.headers.find("if-none-match").value_or(""), file.etag)) {
     head.status = 304;
     co_return co_await exchange.answer(std::move(head));
@@ -183,6 +196,9 @@ std::optional<Problem> read_put(const Request& request, supervisor::WriteRequest
   if (auto problem = check_path(request)) return problem;
   if (order.path.empty() || request.trailing_slash)
     return Problem(400, "malformed", "the path names a directory");
+  // RFC 9110, 14.5: taken for the whole, a part would replace what it is a part of.
+  if (request.headers.count("content-range") > 0)
+    return Problem(400, "malformed", "Content-Range is not understood here: send the whole file");
   Query query(request.query);
   const auto mode = query.text("mode");
   order.parents = query.boolean("parents").value_or(false);
@@ -273,15 +289,18 @@ void add_file_operations(Router& router, const V1Context& context,
                          std::shared_ptr<Transfers> transfers) {
   const std::string path = "/v1/sessions/{session}/files/{path...}";
   Operation get("readFile", "GET", path);
+  get.takes_query = true;
   get.stream = [&context](Exchange& exchange) { return get_file(context, exchange); };
   router.add(std::move(get));
   Operation put("writeFile", "PUT", path);
+  put.takes_query = true;
   put.body_limit = kMostFile;
   put.stream = [&context, transfers](Exchange& exchange) {
     return put_file(context, transfers, exchange);
   };
   router.add(std::move(put));
   Operation remove("deleteFile", "DELETE", path);
+  remove.takes_query = true;
   remove.answer = [&context](Request& request) { return delete_file(context, request); };
   router.add(std::move(remove));
 }

@@ -116,7 +116,9 @@ void add_host_operations(Router& router, const V1Context& context) {
   Operation live("livez", "GET", "/livez");
   live.open = true;
   add_answer(router, context, std::move(live), livez);
-  add_answer(router, context, Operation("readyz", "GET", "/readyz"), readyz);
+  Operation ready("readyz", "GET", "/readyz");
+  ready.takes_query = true;
+  add_answer(router, context, std::move(ready), readyz);
   add_answer(router, context, Operation("getVersion", "GET", "/v1/version"), version);
   add_answer(router, context, Operation("listPolicies", "GET", "/v1/policies"), policies);
   add_answer(router, context, Operation("getCapabilities", "GET", "/v1/capabilities"),

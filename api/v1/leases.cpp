@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <nlohmann/json.hpp>
 
+#include "api/v1/body.hpp"
 #include "api/v1/operations.hpp"
 #include "api/v1/shapes.hpp"
 #include "api/v1/starting.hpp"
@@ -35,12 +36,31 @@ std::string new_id() {
   return id;
 }
 
+/// What is wrong with a body that is no empty object: a lease has no members.
+std::optional<Problem> check_empty(const Request& request) {
+  const auto tree = parse_body(request);
+  if (!tree) return tree.error();
+  std::vector<ProblemItem> problems;
+  Members(*tree, "", problems).finish();
+  if (problems.empty()) return std::nullopt;
+  return invalid_body(std::move(problems));
+}
+
 /// {"lease": ID}, and a heartbeat now and then, for as long as the client holds the connection.
 Awaitable<void> hold(const V1Context& context, Exchange& exchange) {
   const std::shared_ptr<supervisor::Clock> clock = context.supervisor->clock();
-  const auto sent = co_await exchange.read();
-  if (!sent) co_return;
-  const std::string id = context.leases->take(exchange.request().client, clock);
+  Request& request = exchange.request();
+  for (bool more = true; more;) {
+    const auto part = co_await exchange.read();
+    if (!part) co_return;
+    request.body += *part;
+    more = !part->empty();
+  }
+  if (auto wrong = check_empty(request)) {
+    Response refused = problem_response(request, *std::move(wrong));
+    co_return co_await exchange.answer(std::move(refused));
+  }
+  const std::string id = context.leases->take(request.client, clock);
   struct Held {
     Held(std::shared_ptr<Leases> all, std::string which)
         : leases(std::move(all)), id(std::move(which)) {}

@@ -356,6 +356,7 @@ Awaitable<void> output(const V1Context& context, Exchange& exchange) {
 
 void add_output_operations(Router& router, const V1Context& context) {
   Operation operation("readOutput", "GET", "/v1/sessions/{session}/processes/{process}/output");
+  operation.takes_query = true;
   operation.stream = [&context](Exchange& exchange) { return output(context, exchange); };
   router.add(std::move(operation));
 }

@@ -233,11 +233,15 @@ void add_process_operations(Router& router, const V1Context& context) {
   };
   add_start(router, context, with_body("startProcess", all, kMostStdin), start_process);
   add_answer(router, context, Operation("listProcesses", "GET", all), list_processes);
-  add_answer(router, context, Operation("getProcess", "GET", one), get_process);
+  Operation get("getProcess", "GET", one);
+  get.takes_query = true;
+  add_answer(router, context, std::move(get), get_process);
   add_answer(router, context, Operation("endProcess", "DELETE", one), end_process);
   add_answer(router, context, with_body("signalProcess", one + "/signal", kSmallBody),
              signal_process);
-  add_answer(router, context, with_body("writeStdin", one + "/stdin", kMostStdin), write_stdin);
+  Operation write = with_body("writeStdin", one + "/stdin", kMostStdin);
+  write.takes_query = true;
+  add_answer(router, context, std::move(write), write_stdin);
   add_answer(router, context, Operation("closeStdin", "POST", one + "/stdin/close"), close_stdin);
   add_answer(router, context, with_body("resizeTerminal", one + "/resize", kSmallBody), resize);
 }

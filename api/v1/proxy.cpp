@@ -402,6 +402,7 @@ Awaitable<void> proxy(const V1Context& context, Exchange& exchange) {
 
 void add_proxy_operations(Router& router, const V1Context& context) {
   Operation operation("proxy", "*", "/v1/sessions/{session}/proxy/{port}/{path...}");
+  operation.takes_query = true;
   operation.body_limit = kMostBody;
   operation.stream = [&context](Exchange& exchange) { return proxy(context, exchange); };
   router.add(std::move(operation));

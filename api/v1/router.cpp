@@ -1,5 +1,6 @@
 #include "api/v1/router.hpp"
 
+#include "api/v1/body.hpp"
 #include "api/v1/problem.hpp"
 
 namespace belljar::api {
@@ -75,6 +76,12 @@ std::optional<Verdict> Router::route(Request& head) const {
         head, Problem(405, "method_not_allowed", "this resource has the methods " + allowed));
     verdict.refuse->headers.add("allow", allowed);
     return verdict;
+  }
+  if (!operation->takes_query) {
+    if (auto problem = Query(head.query).finish()) {
+      verdict.refuse = problem_response(head, *std::move(problem));
+      return verdict;
+    }
   }
   verdict.body_limit = operation->body_limit;
   verdict.answer = operation->answer;

@@ -23,6 +23,8 @@ struct Operation {
   std::string pattern;
   std::size_t body_limit = 0;
   bool open = false;  ///< Answered without a token.
+  /// It has parameters, and refuses those that it does not know; others have none at all.
+  bool takes_query = false;
   // One of three.
   std::function<Awaitable<Response>(Request&)> answer;
   std::function<Awaitable<void>(Exchange&)> stream;
@@ -36,8 +38,9 @@ struct Operation {
 class Router {
  public:
   void add(Operation operation);
-  /// Nothing where no pattern fits its path. 405 with Allow where only the method does not fit, 426
-  /// where an operation is a WebSocket and `head` asks for none.
+  /// Nothing where no pattern fits its path. 405 with Allow where only the method does not fit, 422
+  /// where there is a query and the operation takes none, 426 where an operation is a WebSocket and
+  /// `head` asks for none.
   [[nodiscard]] std::optional<Verdict> route(Request& head) const;
   [[nodiscard]] bool open(const Request& head) const;
   [[nodiscard]] const std::vector<Operation>& operations() const { return operations_; }

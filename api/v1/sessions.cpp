@@ -223,6 +223,7 @@ tl::expected<Patch, Problem> read_patch(const json& tree, const Session& session
   Patch patch;
   std::vector<ProblemItem> problems;
   Members members(tree, "", problems);
+  members.allow_null();
   patch.ttl = read_patched(members, tree, "ttl");
   patch.idle = read_patched(members, tree, "idle");
   if (auto labels = members.object("labels")) {
@@ -308,7 +309,9 @@ void add_session_operations(Router& router, const V1Context& context) {
   Operation create("createSession", "POST", "/v1/sessions");
   create.body_limit = kMostBody;
   add_start(router, context, std::move(create), create_session);
-  add_answer(router, context, Operation("listSessions", "GET", "/v1/sessions"), list_sessions);
+  Operation list("listSessions", "GET", "/v1/sessions");
+  list.takes_query = true;
+  add_answer(router, context, std::move(list), list_sessions);
   const std::string one = "/v1/sessions/{session}";
   add_answer(router, context, Operation("getSession", "GET", one), get_session);
   Operation patch("patchSession", "PATCH", one);

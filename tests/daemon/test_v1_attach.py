@@ -82,7 +82,11 @@ class Talk(StreamTest):
         attached = client.attach(process)
         hello(attached)
         for channel, data, code in ((STDIN, b"x", "conflict"), (RESIZE, b'{"cols": 1, "rows": 1}', "conflict"),
-                                    (RESIZE, b'{"cols": "1"}', "malformed"), (CONTROL, b"[" * 100000, "malformed"),
+                                    (RESIZE, b'{"cols": "1"}', "malformed"),
+                                    (RESIZE, b'{"cols": 80, "rows": 24, "depth": 1}', "malformed"),
+                                    (CONTROL, b'{"type": "ping", "wait": true}', "malformed"),
+                                    (CONTROL, b'{"type": "signal", "signal": "CONT", "tree": true}', "malformed"),
+                                    (CONTROL, b"[" * 100000, "malformed"),
                                     (CONTROL, b'{"type": "signal", "signal": "NONE"}', "malformed"),
                                     (CONTROL, b'{"type": 5}', "malformed"), (STDOUT, b"x", "malformed"),
                                     (77, b"", "malformed"), (CLOSE, b"\1", "malformed")):

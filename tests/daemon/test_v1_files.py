@@ -283,6 +283,21 @@ class Refusals(StreamTest):
         client.problem(409, "ended", "GET", session + "/files/a")
 
 
+    @as_shipped
+    def test_a_part_is_not_taken_for_the_whole_and_another_state_is_not_read(self):
+        client = self.streams()
+        session = client.session(files={"a": "whole"})
+        path = session + "/files/a"
+        client.problem(400, "malformed", "PUT", path, b"x", headers={"Content-Range": "bytes 0-0/5"})
+        read = client.call("GET", path)
+        self.assertEqual(read.body, b"whole")
+        etag = read.headers["etag"]
+        for other in ('"1-1-1"', "W/" + etag, "nonsense"):
+            client.problem(412, "precondition", "GET", path, headers={"If-Match": other})
+        for same in (etag, f'"1-1-1", {etag}', "*"):
+            self.assertEqual(client.call("GET", path, headers={"If-Match": same}).body, b"whole")
+
+
 class Complaints(StreamTest):
 
     @as_shipped

@@ -68,7 +68,7 @@ class Sessions(V1Test):
     def test_bodies_that_are_no_json_are_malformed(self):
         v1 = self.v1()
         headers = {"Content-Type": "application/json"}
-        for body in (b"{", b'{"labels": {"a": "1", "a": "2"}}', b"[" * 100 + b"]" * 100, b"\xff", b"{} {}"):
+        for body in (b"{", b"\xef\xbb\xbf{}", b'{"labels": {"a": "1", "a": "2"}}', b"[" * 100 + b"]" * 100, b"\xff", b"{} {}"):
             v1.problem(400, "malformed", "POST", "/v1/sessions", body, headers=headers)
         v1.problem(415, "unsupported_media_type", "POST", "/v1/sessions", b"{}", headers={"Content-Type": "text/plain"})
 
@@ -81,6 +81,43 @@ class Sessions(V1Test):
         self.assertEqual(pointers(problem), {"/limits/rlimits/nofile"})
         control = v1.session(limits={"rlimits": {"nofile": 64}}, ttl="30m")
         self.assertEqual(v1.exec(control, "ulimit -n")["stdout"], "64\n", "one within it is in force")
+
+    @as_shipped
+    def test_null_is_no_value_of_any_member(self):
+        v1 = self.v1()
+        body = {"labels": None, "ttl": None, "policy": None, "limits": {"memory": None}, "files": {"a": None}, "env": {"A": None}}
+        problem = v1.problem(422, "invalid", "POST", "/v1/sessions", body)
+        self.assertEqual(pointers(problem), {"/labels", "/ttl", "/policy", "/limits/memory", "/files/a", "/env/A"})
+        self.assertEqual(v1.expect(200, "GET", "/v1/sessions")["sessions"], [])
+
+    @as_shipped
+    def test_a_parameter_that_nobody_reads_is_refused_wherever_it_stands(self):
+        v1 = self.v1()
+        session = v1.session()
+        for method, path in (("GET", "/livez"), ("GET", "/v1/version"), ("GET", "/v1/limits"), ("GET", session), ("PATCH", session),
+                             ("POST", session + "/keepalive"), ("GET", session + "/processes"), ("POST", session + "/processes"),
+                             ("GET", session + "/shell/commands"), ("POST", "/v1/run"), ("POST", "/v1/sessions"),
+                             ("POST", "/v1/leases"), ("DELETE", session)):
+            problem = v1.problem(422, "invalid", method, path + "?fast=true", {} if method in ("POST", "PATCH") else None)
+            self.assertEqual(pointers(problem), {"?fast"}, path)
+        self.assertEqual(v1.expect(200, "GET", session + "?")["state"], "running", "control: an empty query asks for nothing")
+
+    @as_shipped
+    def test_a_lease_has_no_members(self):
+        v1 = self.v1()
+        self.assertEqual(pointers(v1.problem(422, "invalid", "POST", "/v1/leases", {"ttl": "1h"})), {"/ttl"})
+        v1.problem(400, "malformed", "POST", "/v1/leases", b"{", headers={"Content-Type": "application/json"})
+
+    @as_shipped
+    def test_without_a_sandbox_nobody_is_told_of_a_network_of_his_own(self):
+        v1 = self.v1(variables={"BELLJAR_SANDBOX": "off"})
+        for network in ("none", "private"):
+            problem = v1.problem(422, "refused", "POST", "/v1/sessions", {"network": network})
+            self.assertEqual(pointers(problem), {"/network"})
+        for network in ("shared", "auto"):
+            made = v1.create(network=network)
+            self.assertEqual(made["network"], "shared")
+            self.assertEqual("network" in {item["control"] for item in made["degraded"]}, network == "auto")
 
     @as_shipped
     def test_an_unknown_policy_is_not_replaced_by_another(self):
@@ -97,7 +134,9 @@ class Sessions(V1Test):
         self.assertEqual(v1.exec("/v1/sessions/" + cut["id"], "tail -n +3 /proc/net/dev | grep -vc lo:")["stdout"], "0\n",
                          interfaces)
         problem = v1.problem(422, "refused", "POST", "/v1/sessions", {"policy": "builtin:validator@1", "network": "shared"})
-        self.assertEqual(pointers(problem), {"/network/mode"})
+        self.assertEqual(pointers(problem), {"/network"}, "what the body has")
+        problem = v1.problem(422, "refused", "POST", "/v1/sessions", {"policy": "builtin:strict@1", "env": {"HOME": "/elsewhere"}})
+        self.assertEqual(pointers(problem), {"/env"})
 
     @as_shipped
     def test_ready_waits_for_a_listener_and_nobody_is_connected_to(self):
@@ -119,9 +158,14 @@ class Sessions(V1Test):
 
     @as_shipped
     def test_a_command_that_is_not_there_is_the_requests_fault(self):
-        v1 = self.v1()
+        audit = self.dir / "audit"
+        v1 = self.v1(f"--audit={audit}")
         problem = v1.problem(422, "not_executable", "POST", "/v1/sessions", {"command": {"argv": ["/no/such"]}})
         self.assertEqual(problem["setup"]["control"], "command")
+        v1.problem(422, "beyond_maximum", "POST", "/v1/sessions", {"limits": {"rlimits": {"nofile": 100000}}})
+        lines = [json.loads(line) for line in audit.read_text().splitlines()]
+        self.assertEqual([line["cause"] for line in lines if line["what"] == "create_failed"],
+                         ["not_executable", "beyond_maximum"], "the audit says what the client was told")
         self.assertEqual(v1.expect(200, "GET", "/v1/sessions")["sessions"], [])
 
     @as_shipped
@@ -153,6 +197,8 @@ class Sessions(V1Test):
         after = v1.expect(200, "PATCH", session, {"ttl": "5m", "idle": None})
         self.assertLess(after["expires"], before["expires"])
         self.assertIsNone(after["idle_after"])
+        longest = v1.expect(200, "PATCH", session, {"ttl": None})
+        self.assertGreater(longest["expires"], after["expires"], "as long as the operator lets it")
         problem = v1.problem(422, "invalid", "PATCH", session, {"policy": "x", "labels": {"a": 1}})
         self.assertEqual(pointers(problem), {"/policy", "/labels/a"})
         v1.problem(422, "beyond_maximum", "PATCH", session, {"ttl": "100d", "labels": {"not": "set"}})
@@ -179,6 +225,9 @@ class Sessions(V1Test):
         self.assertEqual(v1.expect(200, "GET", busy)["state"], "running")
         v1.call("DELETE", process)
         self.assertTrue(wait_until(lambda: v1.expect(200, "GET", busy)["state"] == "ended"))
+        own = v1.session(idle="1s", command={"shell": "sleep 600"})
+        time.sleep(2.5)
+        self.assertEqual(v1.expect(200, "GET", own)["state"], "running", "its own command is one too")
 
     @as_shipped
     def test_OpenSandbox_1200_a_session_expires_at_its_time(self):

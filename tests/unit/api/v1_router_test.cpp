@@ -111,6 +111,24 @@ TEST_CASE("the document has every operation of the router, and no other") {
   CHECK(described == known);
 }
 
+TEST_CASE("an operation takes a query where the document has parameters of one, and only there") {
+  const json document = json::parse(openapi_document());
+  const AllOperations all;
+  for (const Operation& operation : all.router.operations()) {
+    if (operation.method == "*") continue;
+    const json& path = document["paths"][documented(operation.pattern)];
+    bool described = false;
+    for (const json& place : {path, path[lower(operation.method)]})
+      for (json parameter : place.value("parameters", json::array())) {
+        if (parameter.contains("$ref"))
+          parameter =
+              document.at(json::json_pointer(parameter["$ref"].get<std::string>().substr(1)));
+        described |= parameter["in"] == "query";
+      }
+    CHECK_MESSAGE(operation.takes_query == described, operation.id);
+  }
+}
+
 TEST_CASE("a client starts a minute's worth at once, and then as time brings them") {
   boost::asio::io_context loop;
   supervisor::TestClock clock(loop);
