@@ -1,6 +1,6 @@
 """Launches of which one system call fails, or at which somebody is killed: what F01, F02 and K07 share.
 
-Here it is a few calls, spread over the launch; tests/fault_sweep.py takes each of them.
+Here it is a few calls, spread over the launch; tests/sandbox/test_faults.py takes each of them.
 """
 
 import collections
