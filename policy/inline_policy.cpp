@@ -19,15 +19,16 @@ Diagnostic wrong_at(const Place& place, std::string path, std::string message) {
 /// What of `tree` no request may say.
 Diagnostics kept_members(const Node& tree) {
   Diagnostics found;
-  const auto look = [&found](const Member& member, std::vector<std::string> keys) {
-    if (!is_kept_from_requests(keys)) return;
+  const auto look = [&found](const Member& member, const std::vector<std::string>& keys) {
+    if (!is_kept_from_requests(keys)) return false;
     std::string path;
     for (const std::string& key : keys) append_member(path, key);
     found.push_back(wrong_at(member.key_place, std::move(path),
                              "is the operator's to say, not a request's; leave it out"));
+    return true;
   };
   for (const Member& member : tree.members) {
-    look(member, {member.key});
+    if (look(member, {member.key})) continue;
     for (const Member& inner : member.value.members) look(inner, {member.key, inner.key});
   }
   return found;

@@ -1,7 +1,8 @@
 #include "api/v1/leases.hpp"
 
-#include <fcntl.h>
-#include <poll.h>
+extern "C" {  // glibc 2.36 has forgotten to say so itself.
+#include <sys/pidfd.h>
+}
 #include <sys/random.h>
 
 #include <array>
@@ -37,7 +38,9 @@ std::string new_id() {
 }
 
 /// What is wrong with a body that is no empty object: a lease has no members.
-std::optional<Problem> check_empty(const Request& request) {
+std::optional<Problem> check_empty(const Request& head, std::string body) {
+  Request request = head;
+  request.body = std::move(body);
   const auto tree = parse_body(request);
   if (!tree) return tree.error();
   std::vector<ProblemItem> problems;
@@ -50,13 +53,14 @@ std::optional<Problem> check_empty(const Request& request) {
 Awaitable<void> hold(const V1Context& context, Exchange& exchange) {
   const std::shared_ptr<supervisor::Clock> clock = context.supervisor->clock();
   Request& request = exchange.request();
+  std::string body;
   for (bool more = true; more;) {
     const auto part = co_await exchange.read();
     if (!part) co_return;
-    request.body += *part;
+    body += *part;
     more = !part->empty();
   }
-  if (auto wrong = check_empty(request)) {
+  if (auto wrong = check_empty(request, std::move(body))) {
     Response refused = problem_response(request, *std::move(wrong));
     co_return co_await exchange.answer(std::move(refused));
   }
@@ -125,13 +129,9 @@ Outcome<std::shared_ptr<Owner>> owner_of(const DieWith& wanted, const Request& r
                               "die_with: \"client\" is for processes of this host that come over "
                               "the unix socket; others hold a lease open with POST /v1/leases, "
                               "and name it");
-  UniqueFd pidfd;
-  if (request.peer.process)
-    pidfd = UniqueFd(::fcntl(request.peer.process->get(), F_DUPFD_CLOEXEC, 3));
-  // Whoever has the connection now may be another, and has the number of none.
-  pollfd ended{pidfd.get(), POLLIN, 0};
-  if (!pidfd.valid() || ::poll(&ended, 1, 0) != 0)
-    return supervisor::refuse(Code::kEnded, "the process that has connected has ended");
+  UniqueFd pidfd(::pidfd_open(request.peer.pid, 0));
+  if (!pidfd.valid()) return supervisor::sys_refusal(errno, "open the client's pidfd");
+  // While the connection is there, the number is still its process's.
   if (request.gone && request.gone())
     return supervisor::refuse(Code::kEnded, "the client has hung up");
   return Owner::of_process(executor, std::move(clock), std::move(pidfd));

@@ -69,7 +69,7 @@ class Shell(ShellTest):
         for call in ("/exec", "/shell/commands"):
             v1.problem(422, "not_executable", "POST", session + call, {"shell": "true", "cwd": "nowhere"})
         self.run_in(v1, session, "mkdir gone; cd gone")
-        self.run_in(v1, session, "rmdir ../gone", cwd=".")
+        v1.exec(session, "rmdir gone")
         done = self.run_in(v1, session, "pwd")
         self.assertEqual(len(done["notes"]), 1, "control: one that was carried over has a way out")
 
