@@ -1,8 +1,7 @@
 #include "api/v1/leases.hpp"
 
-extern "C" {  // glibc 2.36 has forgotten to say so itself.
-#include <sys/pidfd.h>
-}
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/random.h>
 
 #include <array>
@@ -129,9 +128,13 @@ Outcome<std::shared_ptr<Owner>> owner_of(const DieWith& wanted, const Request& r
                               "die_with: \"client\" is for processes of this host that come over "
                               "the unix socket; others hold a lease open with POST /v1/leases, "
                               "and name it");
-  UniqueFd pidfd(::pidfd_open(request.peer.pid, 0));
-  if (!pidfd.valid()) return supervisor::sys_refusal(errno, "open the client's pidfd");
-  // While the connection is there, the number is still its process's.
+  UniqueFd pidfd;
+  if (request.peer.process)
+    pidfd = UniqueFd(::fcntl(request.peer.process->get(), F_DUPFD_CLOEXEC, 3));
+  // Whoever has the connection now may be another, and has the number of none.
+  pollfd ended{pidfd.get(), POLLIN, 0};
+  if (!pidfd.valid() || ::poll(&ended, 1, 0) != 0)
+    return supervisor::refuse(Code::kEnded, "the process that has connected has ended");
   if (request.gone && request.gone())
     return supervisor::refuse(Code::kEnded, "the client has hung up");
   return Owner::of_process(executor, std::move(clock), std::move(pidfd));

@@ -2,14 +2,17 @@
 
 import json
 import pathlib
+import resource
 import socket
 import sys
+import textwrap
 import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from daemon import processes_of
 from harness import main
-from v1 import POOL_SIZE, TOKEN, V1, V1Test, as_shipped, pointers, wait_until
+from v1 import JSON, POOL_SIZE, TOKEN, UID_BASE, V1, Answer, V1Test, as_shipped, pointers, wait_until
 
 
 class Sessions(V1Test):
@@ -235,6 +238,63 @@ class Sessions(V1Test):
         v1.problem(409, "ended", "POST", session + "/keepalive", {"for": "1m"})
 
 
+class HandedOn(V1Test):
+    """C08: a uid that one session has had and the next one gets."""
+
+    # Names and numbers of the kernel's that outlive whoever has made them; what is there is said as JSON.
+    LEAVE = """
+        import ctypes, json, os, fcntl, sys
+        libc = ctypes.CDLL(None, use_errno=True)
+        key, make = int(sys.argv[1]), sys.argv[2] == "make"
+        flags = 0o1600 if make else 0
+        def made(number): return number >= 0
+        there = {"segment": made(libc.shmget(key, 4096, flags)), "semaphore": made(libc.semget(key, 1, flags)),
+                 "message queue": made(libc.msgget(key, flags)),
+                 "POSIX queue": made(libc.mq_open(b"/left-behind", os.O_RDWR | (os.O_CREAT if make else 0), 0o600, None))}
+        for path in ("/tmp/left-behind", "/dev/shm/left-behind", "/var/tmp/left-behind", os.environ["HOME"] + "/left-behind"):
+            try: os.close(os.open(path, os.O_RDWR | (os.O_CREAT if make else 0), 0o600)); there[path] = True
+            except OSError: there[path] = False
+        there["processes"] = sum(name.isdigit() for name in os.listdir("/proc"))
+        lock = os.open("/usr/bin/cksum", os.O_RDONLY)
+        try: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB); there["lock"] = False
+        except OSError as error: there["lock"] = isinstance(error, BlockingIOError)
+        print(json.dumps(there), flush=True)
+        if make:
+            if os.fork() == 0:
+                os.setsid()
+                os.close(1); os.close(2)
+                import time
+                time.sleep(600)
+    """
+
+    def left(self, v1, session, how):
+        key = str(0x0BE17B00 + POOL_SIZE)
+        return json.loads(v1.exec(session, argv=["python3", "-c", textwrap.dedent(self.LEAVE), key, how])["stdout"])
+
+    def on_host(self):
+        """What the host's own namespace of System V objects, and keys, know of the uid."""
+        found = [pathlib.Path(f"/proc/sysvipc/{kind}").read_text().splitlines()[1:] for kind in ("shm", "sem", "msg")]
+        return [line for lines in found for line in lines if str(UID_BASE) in line.split()] + processes_of(UID_BASE)
+
+    @as_shipped
+    def test_who_gets_a_uid_finds_nothing_of_whom_it_was(self):
+        v1 = self.v1()
+        first = v1.create()
+        path = "/v1/sessions/" + first["id"]
+        self.left(v1, path, "make")
+        again = self.left(v1, path, "look")
+        for name in ("segment", "semaphore", "message queue", "/tmp/left-behind", "/dev/shm/left-behind", "lock"):
+            self.assertTrue(again[name], f"control: the session itself finds it: {again}")
+        self.assertEqual(v1.call("DELETE", path).status, 204)
+        self.assertEqual(self.on_host(), [])
+        second = v1.create()
+        mine = "/v1/sessions/" + second["id"]
+        self.assertEqual(v1.exec(mine, "id -u")["stdout"], f"{UID_BASE}\n", "it has the same uid")
+        found = self.left(v1, mine, "look")
+        self.assertEqual([name for name, there in found.items() if there is True], [], found)
+        self.assertLessEqual(found["processes"], again["processes"] - 1, "no process of the other's")
+
+
 class Starting(V1Test):
 
     @as_shipped
@@ -285,6 +345,30 @@ class Starting(V1Test):
         self.assertEqual((answer.status, answer.json()["code"]), (503, "capacity"))
         self.assertEqual(int(answer.headers["retry-after"]), answer.json()["retry_after_s"])
         self.assertEqual(answer.json()["limit"], POOL_SIZE)
+
+    @as_shipped
+    def test_of_a_thousand_starts_at_once_as_many_run_as_there_is_room_for_and_each_has_an_answer(self):
+        v1 = self.over_tcp(self.v1())
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        waiting = []
+        for _ in range(1000):
+            connection = v1.connection()
+            self.addCleanup(connection.close)
+            connection.request("POST", "/v1/sessions", "{}", v1.headers(JSON))
+            waiting.append(connection)
+        answers = [Answer(connection.getresponse()) for connection in waiting]
+        made = [answer.json()["id"] for answer in answers if answer.status == 201]
+        self.assertEqual(len(made), POOL_SIZE)
+        refused = {(answer.status, answer.json()["code"]) for answer in answers if answer.status != 201}
+        self.assertLessEqual(refused, {(503, "capacity"), (503, "busy")})
+        self.assertEqual(sorted(session["id"] for session in v1.expect(200, "GET", "/v1/sessions")["sessions"]), sorted(made))
+        self.assertEqual(v1.daemon.workspaces(), sorted(made))
+        for name in made:
+            v1.expect(204, "DELETE", "/v1/sessions/" + name)
+        self.assertEqual(v1.expect(200, "GET", "/v1/limits")["sessions"]["live"], 0)
+        v1.session()
 
     @as_shipped
     def test_the_quota_of_a_client_is_429_and_leaves_room_for_others(self):

@@ -11,7 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from client import POOL_BASE, ServiceTest, body_of, memfd
 from fuse import Fuse
 from adversarial.case import rounds
-from harness import as_root, back_ends, callers, main, while_doing
+from harness import as_root, back_ends, callers, main, wait_for, while_doing
 from test_launch import Session
 
 
@@ -380,6 +380,7 @@ class NoAnswer(Existing):
         self.service.ask("hello")
         self.assertEqual(self.service.read("file", name="v"), b"v's")
         self.service.ask("adopt", workspace="v", path=str(self.work), owner="chown")
+        wait_for(lambda: self.fuse.held, what="the question that is not answered")
         self.fuse.answer_all()
         self.assertEqual(self.service.answer(adopting)[0]["error"]["code"], "not_found")
         self.adopt(self.theirs / "inner", owner="keep")
