@@ -107,8 +107,7 @@ class Files {
             above != files_.end() && !above->second.directory) {
           // Between two files it is the request that makes no sense.
           if (!file.directory)
-            return supervisor::refuse(Code::kInvalid,
-                                      policy::in_quotes(path) + " is below a file");
+            return supervisor::refuse(Code::kInvalid, policy::in_quotes(path) + " is below a file");
           clash_ = above->first;
         }
     if (!clash_.empty())

@@ -51,7 +51,7 @@ class Jobs {
  public:
   static constexpr std::size_t kMostAtOnce = 32;
   static constexpr std::size_t kMostWaiting = 1024;
-  static constexpr std::size_t kMostOfOne = 20; ///< At once, of one workspace, stuck ones as well.
+  static constexpr std::size_t kMostOfOne = 20;  ///< At once, of one workspace, stuck ones as well.
   static constexpr std::size_t kMostWaitingOfOne = 256;
   static constexpr std::size_t kMostProcesses = 128;  ///< At once, stuck ones as well.
 
