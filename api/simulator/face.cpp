@@ -104,12 +104,8 @@ class Files {
     for (const auto& [path, file] : files_)
       for (std::size_t at = path.find('/'); at != std::string::npos; at = path.find('/', at + 1))
         if (const auto above = files_.find(path.substr(0, at));
-            above != files_.end() && !above->second.directory) {
-          // Between two files it is the request that makes no sense.
-          if (!file.directory)
-            return supervisor::refuse(Code::kInvalid, policy::in_quotes(path) + " is below a file");
+            above != files_.end() && !above->second.directory)
           clash_ = above->first;
-        }
     if (!clash_.empty())
       return supervisor::refuse(Code::kSystem,
                                 policy::in_quotes(clash_) + " is a file and has to be a directory");

@@ -133,6 +133,7 @@ class Floods(ServiceTest):
                 pipes.append(write)
                 service.post("write", [read], workspace=place, path=f"f{n}", mode="0600", parents=False)
                 os.close(read)
+        for place in places:
             asked = [service.post("open", workspace=place, path="a") for _ in range(259)]
             for number in asked[256:]:
                 self.assertEqual(service.answer(number)[0]["error"]["code"], "busy")
