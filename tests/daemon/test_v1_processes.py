@@ -282,7 +282,7 @@ class Exec(V1Test):
     @as_shipped
     def test_output_above_the_policys_is_refused_and_not_reduced(self):
         policies = self.make_directory("policies", mode=0o755)
-        quiet = {"version": 1, "extends": ["builtin:shell@1"], "network": {"mode": "none"}, "limits": {"output": "4KiB", "wall_time": "20s"}}
+        quiet = {"version": 1, "extends": ["builtin:shell@1"], "network": {"mode": "none"}, "limits": {"output": "4KiB", "wall_time": "8s"}}
         (policies / "quiet.json").write_text(json.dumps(quiet))
         v1 = self.v1(f"--policy-dir={policies}")
         over, under = {"shell": "yes", "output": "5KiB"}, {"shell": "yes", "output": "1KiB"}
@@ -292,10 +292,10 @@ class Exec(V1Test):
             self.assertEqual((pointers(problem), problem["limit"]), ({pointer}, 4096))
         session = v1.session(policy="quiet")
         for call in ("/exec", "/processes", "/shell/commands"):
-            for member, value in (("output", "5KiB"), ("wall_time", "30s")):
+            for member, value in (("output", "5KiB"), ("wall_time", "9s")):
                 problem = v1.problem(422, "beyond_maximum", "POST", session + call, {"shell": "true", member: value})
                 self.assertEqual(pointers(problem), {"/" + member})
-        problem = v1.problem(422, "beyond_maximum", "POST", "/v1/run", {"policy": "quiet", "shell": "true", "wall_time": "3s", "state": True})
+        problem = v1.problem(422, "beyond_maximum", "POST", "/v1/run", {"policy": "quiet", "shell": "true", "wall_time": "9s", "state": True})
         self.assertEqual(pointers(problem), {"/wall_time"})
         self.assertEqual(v1.expect(200, "POST", "/v1/run", {"policy": "quiet", **under})["cause"], "output", "control")
         self.assertEqual(v1.expect(200, "POST", "/v1/run", {"policy": "quiet", "shell": "sleep 60"})["cause"], "wall_time")
