@@ -1163,7 +1163,16 @@ class Launcher {
     return ended(message);
   }
 
+  /// A key's signal goes to the command and to us at once, and the command may be heard of first.
+  void note_waiting_signals() {
+    sigset_t waiting;
+    if (attendant_ != nullptr || sigpending(&waiting) != 0) return;
+    for (const int number : {SIGINT, SIGQUIT, SIGHUP, SIGTERM})
+      if (sigismember(&waiting, number) == 1) passed_on_ |= std::uint64_t{1} << number;
+  }
+
   Attempt ended(const Message& message) {
+    note_waiting_signals();
     // What a command has left running goes on, unless the command was told to end.
     if (plan_.drop_in && plan_.drop_in->lingers) {
       if (WIFSIGNALED(message.status) && (passed_on_ >> WTERMSIG(message.status) & 1) != 0)
