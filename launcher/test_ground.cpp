@@ -39,19 +39,6 @@ void remove_flat(int root, const char* name, int directory) {
 constexpr const char* kPrefix = "selftest-";
 constexpr int kDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 
-/// Those of self-tests that were killed: nobody holds their locks.
-void sweep(int root) {
-  DIR* list = fdopendir(openat(root, ".", kDirectory));
-  if (list == nullptr) return;
-  while (const dirent* entry = readdir(list)) {
-    if (!std::string_view(entry->d_name).starts_with(kPrefix)) continue;
-    const sys::UniqueFd left(openat(root, entry->d_name, kDirectory));
-    if (left.valid() && flock(left.get(), LOCK_EX | LOCK_NB) == 0)
-      remove_flat(root, entry->d_name, left.get());
-  }
-  closedir(list);
-}
-
 /// The mode whatever the caller's umask is.
 bool make_directory(const std::string& path, mode_t mode) {
   if (mkdir(path.c_str(), mode) != 0) return false;
@@ -64,6 +51,18 @@ bool make_directory(const std::string& path, mode_t mode) {
 }
 
 }  // namespace
+
+void remove_left_grounds(int root) {
+  DIR* list = fdopendir(openat(root, ".", kDirectory));
+  if (list == nullptr) return;
+  while (const dirent* entry = readdir(list)) {
+    if (!std::string_view(entry->d_name).starts_with(kPrefix)) continue;
+    const sys::UniqueFd left(openat(root, entry->d_name, kDirectory));
+    if (left.valid() && flock(left.get(), LOCK_EX | LOCK_NB) == 0)
+      remove_flat(root, entry->d_name, left.get());
+  }
+  closedir(list);
+}
 
 TestGround::TestGround(TestGround&& other) noexcept
     : mask_(std::exchange(other.mask_, std::nullopt)),
@@ -122,7 +121,7 @@ Status TestGround::make_own(const SessionIds& ids, const Host& host) {
   if ((about.st_uid != host.uid && about.st_uid != 0) || others)
     return ground_failure(EPERM, "workspace root " + root_ + ": others than belljar can change it",
                           "chown root " + root_ + " && chmod 0711 " + root_);
-  sweep(root.get());
+  remove_left_grounds(root.get());
   BELLJAR_CHECK(make_locked(root_));
   const bool other = ids.uid != host.uid || ids.gid != host.gid;
   if (other && fchown(directory_.get(), ids.uid, ids.gid) != 0)

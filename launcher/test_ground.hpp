@@ -50,6 +50,10 @@ class TestGround {
   bool copied_ = false;            ///< It holds a copy of belljar.
 };
 
+/// Removes from the directory `root` what self-tests that were killed have left there: nobody holds
+/// it.
+void remove_left_grounds(int root);
+
 /// Where sessions have their workspaces when no setting says so: /var/lib/belljar/sessions, or for
 /// a plain user a directory in $XDG_RUNTIME_DIR, or else in /tmp.
 [[nodiscard]] std::string default_sessions_root(const Host& host);

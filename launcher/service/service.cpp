@@ -213,6 +213,7 @@ void Service::run() {
   reap_all();
   changing_.clear();
   remove_stale_workspaces();
+  launcher::remove_left_grounds(workspaces_->root_directory());
   // Only a directory of this process's own is removed; others are the operator's.
   const std::string own = "-" + std::to_string(getpid());
   if (!pool_.privileged && settings_.sessions_root.ends_with(own))

@@ -199,6 +199,14 @@ class End(ServiceTest):
         self.assertEqual(service.process.returncode, 0)
         self.assertFalse(path.exists())
 
+    def test_a_self_test_that_its_end_cuts_off_leaves_nothing(self):
+        for _ in range(5):
+            service = self.start_service()
+            service.post("selftest")
+            wait_for(lambda: any(path.name.startswith("selftest-") for path in service.root.iterdir()), what="its directory")
+            service.close()
+            self.assertEqual(list(service.root.iterdir()) if service.root.exists() else [], [])
+
     def test_helpers_die_with_a_service_that_is_killed(self):
         service = self.start_service()
         service.prepare("w")
