@@ -9,6 +9,8 @@
 #include <climits>
 #include <utility>
 
+#include "policy/paths.hpp"
+
 namespace belljar::supervisor {
 namespace {
 
@@ -90,11 +92,6 @@ std::string with_replaced(std::string_view text, std::string_view before, std::s
     from = at + before.size();
   }
   return replaced;
-}
-
-bool is_inside(std::string_view directory, std::string_view workspace) {
-  return directory == workspace ||
-         (directory.starts_with(workspace) && directory.substr(workspace.size()).starts_with('/'));
 }
 
 /// A memory file that holds `text`, and room for a report and no more.
@@ -239,7 +236,7 @@ void Shell::adopt(const Session& session, const ShellReport& report, bool moved,
       notes.emplace_back(
           "the directory's path is longer than 4095 bytes; the next command begins in the "
           "workspace");
-    else if (is_inside(*report.directory, session.workspace()))
+    else if (policy::is_within(*report.directory, session.workspace()))
       directory_ = report.directory;
     else
       notes.push_back("the command ended in " + *report.directory +

@@ -19,6 +19,7 @@
 #include "launcher/service/inside.hpp"
 #include "launcher/sys/raw.hpp"
 #include "launcher/sys/resolve.hpp"
+#include "policy/paths.hpp"
 #include "policy/quote.hpp"
 #include "policy/units.hpp"
 
@@ -117,10 +118,6 @@ class HandOver {
   std::uint64_t entries_ = 0, changed_ = 0, left_out_ = 0;
 };
 
-bool lies_below(const std::string& path, const std::string& root) {
-  return path == root || (path.starts_with(root) && (root == "/" || path[root.size()] == '/'));
-}
-
 }  // namespace
 
 Outcome<Finding> find_existing(const std::vector<std::string>& roots, const std::string& path) {
@@ -128,8 +125,9 @@ Outcome<Finding> find_existing(const std::vector<std::string>& roots, const std:
   if (!normal || *normal != path)
     return refuse(Code::kInvalid, "workspace: expected an absolute path without \"..\", got " +
                                       std::string(in_quotes(path)));
-  const auto root = std::find_if(roots.begin(), roots.end(),
-                                 [&](const std::string& one) { return lies_below(path, one); });
+  const auto root = std::find_if(roots.begin(), roots.end(), [&](const std::string& one) {
+    return policy::is_within(path, one);
+  });
   if (root == roots.end())
     return refuse(Code::kRefused, std::string(in_quotes(path)) +
                                       " lies below no workspace root; its operator allows one with "

@@ -328,10 +328,7 @@ class Monitor final : public Attendant {
 
   void act(std::uint64_t id, const Kill& kill, Descriptors&) {
     answer(id, Json::object());
-    constexpr std::array<const char*, 8> kBy = {
-        "client", "operator", "drain", "daemon", "expired", "idle", "owner_gone", "workspace_gone"};
-    for (const char* by : kBy)
-      if (kill.by == by) end(Cause::kKilled, by);
+    end(Cause::kKilled, kill.by);
   }
 
   // --- what init and keepers say ---------------------------------------------------------------

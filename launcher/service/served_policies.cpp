@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "launcher/controls/paths.hpp"
+#include "launcher/service/further_command.hpp"
 #include "policy/inline_policy.hpp"
 #include "policy/order.hpp"
 #include "policy/quote.hpp"
@@ -315,7 +316,7 @@ tl::expected<Policy, NoPolicy> policy_of_launch(const ServedPolicies& policies,
                                              policy->where(policy::member_path("env.set", name)))
                         .value()});
     if (added)
-      policy->origins[policy::member_path("env.set", name)] = {"the request's environment", 0, 0};
+      policy->origins[policy::member_path("env.set", name)] = {launcher::kOfTheRequest, 0, 0};
   }
   set_identity(*policy, identity);
   return policy;

@@ -32,8 +32,8 @@ struct SessionStart {
   std::string back_end;
   std::vector<launcher::Degraded> degraded;
   std::string policy_digest;
-  policy::Limits
-      limits;  ///< Of which wall_time and output are told: the client holds commands to it.
+  /// Of which wall_time and output are told: the client holds commands to them.
+  policy::Limits limits;
   std::map<std::string, std::string> fixed_variables;  ///< That no command may set otherwise.
   std::chrono::microseconds plan_time{0}, setup_time{0};
 };

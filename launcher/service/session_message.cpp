@@ -77,14 +77,14 @@ SessionDemand read_connect(ClosedObject& object) {
 }
 
 SessionDemand read_kill(ClosedObject& object) {
-  constexpr std::array<std::string_view, 8> kBy = {
+  constexpr std::array<const char*, 8> kBy = {
       "client", "operator", "drain", "daemon", "expired", "idle", "owner_gone", "workspace_gone"};
-  Kill kill{object.text("by")};
-  if (std::find(kBy.begin(), kBy.end(), kill.by) == kBy.end())
-    object.wrong("by",
-                 "expected client, operator, drain, daemon, expired, idle, owner_gone or "
-                 "workspace_gone");
-  return kill;
+  const auto by = std::find(kBy.begin(), kBy.end(), object.text("by"));
+  if (by != kBy.end()) return Kill{*by};
+  object.wrong("by",
+               "expected client, operator, drain, daemon, expired, idle, owner_gone or "
+               "workspace_gone");
+  return Kill{};
 }
 
 }  // namespace

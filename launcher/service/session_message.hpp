@@ -42,7 +42,7 @@ struct Connect {
   std::string path;
 };
 struct Kill {
-  std::string by;
+  const char* by = "";  ///< A word of the protocol, which outlives all.
 };
 
 using SessionDemand = std::variant<Exec, Signal, End, Resize, Connect, Kill>;

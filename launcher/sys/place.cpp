@@ -9,13 +9,10 @@
 
 #include "launcher/sys/proc.hpp"
 #include "launcher/sys/read_file.hpp"
+#include "policy/paths.hpp"
 
 namespace belljar::sys {
 namespace {
-
-bool is_in(const std::string& path, const std::string& other) {
-  return path == other || other == "/" || path.starts_with(other + '/');
-}
 
 /// The first word, which is taken off.
 std::string_view next_word(std::string_view& line) {
@@ -31,7 +28,7 @@ std::optional<Place> place_of_line(std::string_view line, std::string_view path)
   place.device = next_word(line);
   place.path = unescaped(next_word(line));
   const std::string point = unescaped(next_word(line));
-  if (!is_in(std::string(path), point)) return std::nullopt;
+  if (!policy::is_within(path, point)) return std::nullopt;
   const std::string_view below = path.substr(point == "/" ? 0 : point.size());
   if (place.path == "/" || place.path.empty()) place.path.clear();
   if (below != "/") place.path += below;
@@ -56,7 +53,8 @@ std::string unescaped(std::string_view text) {
 }
 
 bool overlap(const Place& one, const Place& other) {
-  return one.device == other.device && (is_in(one.path, other.path) || is_in(other.path, one.path));
+  return one.device == other.device &&
+         (policy::is_within(one.path, other.path) || policy::is_within(other.path, one.path));
 }
 
 std::optional<Place> place_in(std::string_view mounts, std::uint64_t mount, std::string_view path) {
