@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
@@ -72,6 +71,8 @@ struct Process {
   std::optional<Clock::time_point> keeper_deadline;  ///< It was killed.
   std::optional<Cause> wanted;                       ///< Why it was killed.
   Clock::time_point begun = Clock::now();
+  /// How it ended, where it was killed: told when nothing of its tree is left.
+  std::optional<Record> untold;
   bool filtered = false;  ///< A system call filter is among its steps.
   bool ended = false;     ///< Only what it has left behind runs.
 };
@@ -129,7 +130,10 @@ class Monitor final : public Attendant {
       case MessageKind::kKeeperEnded:
         // One that ends well has nothing left to keep.
         orphans_ |= heard.message.status != 0;
-        if (!process.ended) lost(number, process);
+        if (process.untold)
+          tell_end(number, *process.untold);
+        else if (!process.ended)
+          lost(number, process);
         processes_.erase(found);
         return;
       case MessageKind::kStarted:
@@ -178,6 +182,9 @@ class Monitor final : public Attendant {
       if (process.keeper_deadline && now >= *process.keeper_deadline) {
         process.keeper_deadline.reset();
         sys::raw(SYS_pidfd_send_signal, process.keeper_handle.get(), SIGKILL, nullptr, 0U);
+        // Something of it does not die at once, and whoever waits is not made to wait for that.
+        if (const auto record = std::exchange(process.untold, std::nullopt))
+          tell_end(number, *record);
       }
     }
   }
@@ -190,7 +197,11 @@ class Monitor final : public Attendant {
   /// Of a process that a key or a signal has stopped, or that goes on.
   void tell(const char* event, std::uint32_t process) { channel_.told(event, process); }
 
-  void over(const Record& record) { channel_.over(record); }
+  void over(const Record& record) {
+    for (const auto& [number, process] : processes_)
+      if (process.untold) tell_end(number, *process.untold);
+    channel_.over(record);
+  }
 
   microseconds plan_time{0};
 
@@ -387,7 +398,11 @@ class Monitor final : public Attendant {
              {message.status, microseconds(message.user_us), microseconds(message.system_us),
               message.max_rss_kib},
              further_.policy().limits, process.filtered);
-    tell_end(number, process, std::move(record));
+    note_ended(process, record);
+    if (process.wanted && process.keeper_deadline)
+      process.untold = std::move(record);
+    else
+      tell_end(number, record);
   }
 
   /// Its keeper was killed, by the command or by us, before it could tell.
@@ -403,7 +418,8 @@ class Monitor final : public Attendant {
       channel_.not_started(std::exchange(process.request, 0), failure, 125);
       return;
     }
-    tell_end(number, process, std::move(record));
+    note_ended(process, record);
+    tell_end(number, record);
   }
 
   [[nodiscard]] Record record_of(const Process& process) const {
@@ -416,12 +432,13 @@ class Monitor final : public Attendant {
     return record;
   }
 
-  void tell_end(std::uint32_t number, Process& process, Record record) {
+  static void note_ended(Process& process, Record& record) {
     process.ended = true;
     process.deadline.reset();
     note_wanted(record, process.wanted);
-    channel_.ended(number, record);
   }
+
+  void tell_end(std::uint32_t number, const Record& record) { channel_.ended(number, record); }
 
   // --- ends ------------------------------------------------------------------------------------
 
