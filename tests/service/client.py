@@ -1,6 +1,7 @@
 """Speaks to `belljar launch-service` as belljard does, or as whoever has taken belljard over."""
 
 import array
+import contextlib
 import fcntl
 import json
 import os
@@ -154,16 +155,39 @@ class Service:
         finally:
             os.close(source)
 
+    def become_session(self):
+        if AS_ROOT:
+            os.setgroups([])
+            os.setresgid(*[self.uid] * 3)
+            os.setresuid(*[self.uid] * 3)
+
+    @contextlib.contextmanager
+    def while_session(self, directory, again):
+        """Meanwhile a process that has the session's uid calls `again` over and over, in `directory`."""
+        stop = self.test.dir / "stop"
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self.become_session()
+                os.chdir(directory)
+                while not stop.exists():
+                    again()
+            finally:
+                os._exit(0)
+        try:
+            yield
+        finally:
+            stop.touch()
+            os.waitpid(pid, 0)
+            stop.unlink()
+
     def as_session(self, function):
         """Runs it in a process that has the session's uid; what it returns must be JSON."""
         read, write = os.pipe()
         pid = os.fork()
         if pid == 0:
             try:
-                if AS_ROOT:
-                    os.setgroups([])
-                    os.setresgid(*[self.uid] * 3)
-                    os.setresuid(*[self.uid] * 3)
+                self.become_session()
                 os.write(write, json.dumps(function()).encode())
             finally:
                 os._exit(0)

@@ -1,9 +1,7 @@
 """Workspaces and their files: made, read and removed under the session's own uid, whatever it has put there."""
 
 import base64
-import contextlib
 import ctypes
-import functools
 import json
 import os
 import pathlib
@@ -14,7 +12,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from client import POOL_BASE, POOL_SIZE, ServiceTest, body_of, memfd
-from harness import AS_ROOT, as_root, callers, main, once, wait_for
+from harness import as_root, callers, main, once, wait_for
 
 
 class Prepare(ServiceTest):
@@ -231,23 +229,13 @@ class Files(ServiceTest):
         def inodes():
             return {entry.inode() for entry in os.scandir(self.path)}
         self.service.write("keep", b"to stay")
-        kept, stop = (self.path / "keep").stat().st_ino, self.dir / "stop"
-        pid = os.fork()
-        if pid == 0:
-            try:
-                if AS_ROOT:
-                    os.setgroups([])
-                    os.setresgid(*[self.service.uid] * 3)
-                    os.setresuid(*[self.service.uid] * 3)
-                exchange = functools.partial(ctypes.CDLL(None).syscall, 316, -100, b"a.txt", -100, b"keep", 2)
-                os.chdir(self.path)
-                while not stop.exists():
-                    for _ in range(1000):
-                        exchange()
-            finally:
-                os._exit(0)
+        kept, renameat2 = (self.path / "keep").stat().st_ino, ctypes.CDLL(None).renameat2
+
+        def exchange():
+            for _ in range(1000):
+                renameat2(-100, b"a.txt", -100, b"keep", 2)
         deleted = refused = 0
-        try:
+        with self.service.while_session(self.path, exchange):
             for _ in range(3000):
                 message, fds = self.service.answer(self.service.post("open", workspace="w", path="a.txt"))
                 for fd in fds:
@@ -268,9 +256,6 @@ class Files(ServiceTest):
                     self.service.write(missing, b"to go")
                 if deleted >= 20 and refused >= 20:
                     break
-        finally:
-            stop.touch()
-            os.waitpid(pid, 0)
         self.assertGreater(min(deleted, refused), 0)
         self.assertEqual(len(os.listdir(self.path)), 3)
 
@@ -431,32 +416,16 @@ class Files(ServiceTest):
         self.write_refused("new", "invalid", mode="4755")
         self.assertEqual(sorted(os.listdir(self.path)), ["a.txt", "dir"])
 
-    @contextlib.contextmanager
     def swapping(self, secret):
         """Meanwhile the session lets "dir" be its directory and a link to `secret` by turns."""
-        stop = self.dir / "stop"
-        pid = os.fork()
-        if pid == 0:
+        def swap():
             try:
-                if AS_ROOT:
-                    os.setgroups([])
-                    os.setresgid(*[self.service.uid] * 3)
-                    os.setresuid(*[self.service.uid] * 3)
-                os.chdir(self.path)
-                os.symlink(secret, "link")
-                while not stop.exists():
-                    try:
-                        for name, other in (("dir", "real"), ("link", "dir"), ("dir", "link"), ("real", "dir")):
-                            os.rename(name, other)
-                    except OSError:  # It was deleted.
-                        make_swappable(secret)
-            finally:
-                os._exit(0)
-        try:
-            yield
-        finally:
-            stop.touch()
-            os.waitpid(pid, 0)
+                for name, other in (("dir", "real"), ("link", "dir"), ("dir", "link"), ("real", "dir")):
+                    os.rename(name, other)
+            except OSError:  # It was deleted.
+                make_swappable(secret)
+        self.service.as_session(lambda: os.symlink(secret, self.path / "link"))
+        return self.service.while_session(self.path, swap)
 
     def wait_for_swap(self, name):
         """The control: whoever goes by the path alone comes to the other file."""

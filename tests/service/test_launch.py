@@ -416,11 +416,7 @@ class Sweep(ServiceTest):
         service = self.start_service()
         pid = os.fork()
         if pid == 0:
-            if self.privileged:
-                os.setgroups([])
-                os.setresgid(*[service.uid] * 3)
-            if os.geteuid() == 0:
-                os.setresuid(*[service.uid] * 3)
+            service.become_session()
             os.execvp("sleep", ["sleep", "60"])
         wait_for(lambda: pathlib.Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
         left = service.ask("sweep", uid=service.uid)["left"]
@@ -460,9 +456,7 @@ class Sweep(ServiceTest):
         service = self.start_service()
         pid = os.fork()
         if pid == 0:
-            os.setgroups([])
-            os.setresgid(*[service.uid] * 3)
-            os.setresuid(*[service.uid] * 3)
+            service.become_session()
             os.execvp("unshare", ["unshare", "--user", "--map-current-user", "sleep", "60"])
         wait_for(lambda: pathlib.Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
         self.assertEqual(service.ask("sweep", uid=service.uid), {"left": 0})
