@@ -48,8 +48,8 @@ constexpr SettingRow kRows[] = {
      "The policy of sessions that name none: builtin:NAME, a name in policy_dirs, or a file"},
     {"inline_ceiling", "--inline-ceiling", "BELLJAR_INLINE_CEILING", Form::kText,
      &Settings::inline_ceiling,
-     "A policy, named as the one above, within which clients may send policies of their own; "
-     "without it they may not"},
+     "A policy, named as the one above, within which launches may bring policies of their own; "
+     "belljard's clients cannot send any yet"},
     {"simulator", "--simulator", "BELLJAR_SIMULATOR", Form::kSwitch, &Settings::simulator,
      "Take the agent simulator's place, and read AGENT_SIMULATOR_*"},
     {"sandbox", "--sandbox", "BELLJAR_SANDBOX", Form::kSandbox, &Settings::sandbox,
